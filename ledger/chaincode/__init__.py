@@ -1,0 +1,1 @@
+"""The stage: runs contracts and records what they read and write."""

@@ -1,0 +1,1 @@
+"""The front desk: the command peerledger."""

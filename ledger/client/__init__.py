@@ -1,0 +1,1 @@
+"""The visitor: a client of gateway, endorser and orderer that knows nothing of the node."""

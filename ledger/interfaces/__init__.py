@@ -1,0 +1,1 @@
+"""The doors: translate, authenticate, call, translate back."""

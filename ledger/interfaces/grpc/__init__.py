@@ -1,0 +1,1 @@
+"""Fabric's gRPC services and our own."""

@@ -1,0 +1,1 @@
+"""The house: configuration, building a node leaves first, running it."""

@@ -1,0 +1,1 @@
+"""Ordering services behind one interface."""

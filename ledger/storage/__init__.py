@@ -1,0 +1,1 @@
+"""The disk: bytes, syncs and LevelDB behind values of the core."""

@@ -1,0 +1,1 @@
+"""The window: names of log events and metrics, and their set-up."""

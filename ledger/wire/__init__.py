@@ -1,0 +1,1 @@
+"""The tongue: protobuf messages to core values and back, keeping the original bytes of what is signed."""
