@@ -1,0 +1,23 @@
+"""Shared set-up: where a tool is missing, its tests skip with the reason, or fail where everything is required."""
+
+import os
+import shutil
+from collections.abc import Callable
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def need_tool() -> Callable[[str], str]:
+    """Return a function that finds a program, skipping the test (or failing it under PEERLEDGER_REQUIRE_ALL=1)."""
+
+    def find(program: str) -> str:
+        path = shutil.which(program)
+        if path is None:
+            reason = f"{program} is not installed"
+            if os.environ.get("PEERLEDGER_REQUIRE_ALL") == "1":
+                pytest.fail(reason)
+            pytest.skip(reason)
+        return path
+
+    return find
