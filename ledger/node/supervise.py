@@ -2,8 +2,9 @@
 
 A node's folder `nodes/NAME/` holds `orderer.yaml` or `peer.yaml`; each becomes one child that writes its log lines to
 `logs/NAME.log` and its process id to `run/NAME.pid`. A child that dies is started again with growing pauses; a child
-that can't start (a misspelt setting) is given up after a few tries, with the last lines of its log. When the supervisor ends,
-for whatever reason, its children end: each is told with SIGTERM, and SIGKILL follows if it does not listen.
+that can't start (a misspelt setting) is given up after a few tries, with the last lines of its log; one that a signal
+ended is always started again. When the supervisor ends, for whatever reason, its children end: each is told with
+SIGTERM, and SIGKILL follows if it does not listen.
 """
 
 import asyncio
@@ -121,7 +122,7 @@ class Supervisor:
                 self.tell(ChildEvent(node.name, "stopped"))
                 return False
             quick = asyncio.get_running_loop().time() - started < QUICK_S
-            quick_failures = quick_failures + 1 if quick else 0
+            quick_failures = quick_failures + 1 if quick and status > 0 else 0
             self.tell(ChildEvent(node.name, "ended", f"status {status}"))
             if quick_failures >= QUICK_FAILURES_MAX or (quick and status == 2):
                 self.tell(ChildEvent(node.name, "gave up", self._last_lines(node)))
