@@ -1,0 +1,283 @@
+"""What does the REST interface ask of the node?  The shape of a node and of a channel, as this door sees them.
+
+Implemented by the node, which adapts its services to it, and by a small node of the tests. Nothing here waits for the
+disk on the event loop: this door calls every plain method on its own pool of threads, and awaits the others.
+
+Errors are those of `core.errors`, each translated in `problems`: `NotFound` what never was, `Pruned` what is gone,
+`PruneRefused` what may not be pruned yet, `StorageFailed` a failing disk, `ChannelStopped` a channel that can't answer.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from ledger.core.errors import Fault
+from ledger.core.names import BlockNumber, ChannelId, Digest, TxIndex
+from ledger.core.ports import LedgerReader
+
+
+class AdminAction(StrEnum):
+    """What an admin token can be bound to; the word stands in the token and in `peerledger admin token`."""
+
+    PRUNE_PLAN = "prune-plan"
+    """See what pruning would do."""
+
+    PRUNE = "prune"
+    """Prune; it also allows to see the plan."""
+
+
+class ChannelState(StrEnum):
+    """What a channel of this peer is doing."""
+
+    FOLLOWING = "following"
+    """Blocks are committed as the orderers deliver them."""
+
+    STOPPED = "stopped"
+    """Nothing is committed any more; the reason says why."""
+
+    DIVERGED = "diverged"
+    """A valid checkpoint differs from what this peer computed; it stopped and keeps the evidence."""
+
+    FAILED = "failed"
+    """The channel did not open; the reason names file and record."""
+
+
+class CheckpointStatus(StrEnum):
+    """How far a checkpoint has come."""
+
+    PENDING = "pending"
+    """Signatures are being collected."""
+
+    VALID = "valid"
+    """The global policy, and the local one where it is set, are satisfied."""
+
+    LOCAL = "local"
+    """Satisfies the local policy alone, which is enough for this peer's pruning only; joiners can't use it."""
+
+    DIVERGED = "diverged"
+    """Others agreed on another statement than this peer computed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentHealth:
+    """Whether one part of the node does useful work."""
+
+    name: str
+    """Name of the part; `orderer/mychannel`, `committer/mychannel`, `storage`."""
+
+    ready: bool
+    """Whether it does; a quiet network with no transactions stays ready."""
+
+    reason: str = ""
+    """Why not, or what it is doing, in one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelSummary:
+    """One line of the list of channels; also for a channel that did not open."""
+
+    channel_id: ChannelId
+    state: ChannelState
+    reason: str = ""
+    """Why it stopped or failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelStatus:
+    """What a channel is doing and by which settings."""
+
+    state: ChannelState
+    reason: str = ""
+    """Which rule stopped it, and at which block."""
+
+    checkpoint_interval_blocks: int = 100
+    """CHK of this peer."""
+
+    checkpoint_intervals_of_others: Mapping[str, int] = field(default_factory=dict)
+    """CHK that other peers told, by peer; a difference is worth a warning."""
+
+    latest_valid_checkpoint: BlockNumber | None = None
+    """Highest height whose checkpoint is valid."""
+
+    pruning_mode: str = "off"
+    """`off`, `manual` or `auto`."""
+
+    pruning_keep_blocks: int = 0
+    """Least number of blocks that are kept whole."""
+
+    pruning_reason: str = ""
+    """Why nothing is pruned at present; empty if nothing holds it back."""
+
+    global_policy: str = ""
+    """The policy that makes a checkpoint valid for everybody, as text."""
+
+    local_policy: str | None = None
+    """This peer's own further policy, as text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signer:
+    """One signature on a statement."""
+
+    msp_id: str
+    name: str
+    """Common name in the certificate, for people."""
+
+    certificate_digest: bytes
+    """SHA-256 of the sanitised certificate: with the MSP ID, who it is."""
+
+    identity: bytes = b""
+    """Serialized identity, which is under the signature."""
+
+    signature: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointReport:
+    """A checkpoint as this peer knows it."""
+
+    number: BlockNumber
+    status: CheckpointStatus
+    vblock_hash: Digest
+    vledger_root: Digest
+    state_hash: Digest
+    statement: bytes
+    """The bytes that are signed, followed by the signer's identity."""
+
+    signers: tuple[Signer, ...] = ()
+    """Who signed; of a valid checkpoint its proof, in the order in which the policy is evaluated."""
+
+    missing: tuple[str, ...] = ()
+    """What the policies still ask for, in words; empty for a valid one."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrunePlan:
+    """What pruning would remove and keep."""
+
+    first_block: BlockNumber
+    """First block held whole at present."""
+
+    to_block: BlockNumber | None
+    """The prune point after it; None if nothing would be pruned."""
+
+    transactions_by_verdict: Mapping[int, int] = field(default_factory=dict)
+    """Bodies that would go, by validation code."""
+
+    file_count: int = 0
+    bytes_freed: int = 0
+    checkpoint: BlockNumber | None = None
+    """The valid checkpoint that it rests on."""
+
+    policies: tuple[str, ...] = ()
+    """The policies that this checkpoint satisfies."""
+
+    held_back_by: tuple[str, ...] = ()
+    """Readers, snapshots or joiners that keep blocks, and settings that do."""
+
+    still_provable: tuple[str, ...] = ()
+    """What can be proved afterwards as before, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class PruneReceipt:
+    """What was pruned, signed by this peer and kept for ever."""
+
+    first_block: BlockNumber
+    to_block: BlockNumber
+    transactions_by_verdict: Mapping[int, int]
+    bytes_freed: int
+    checkpoint: BlockNumber
+    proof: tuple[Signer, ...] = ()
+    """The proof of the checkpoint that it rested on, in order."""
+
+    archived_files: Mapping[str, Digest] = field(default_factory=dict)
+    """Digest of each file that was archived, by name."""
+
+    signer: Signer | None = None
+    """This peer and its signature on the receipt."""
+
+
+class ChannelView(Protocol):
+    """One channel of the node."""
+
+    @property
+    def ledger(self) -> LedgerReader:
+        """The ledger: safe to read while blocks are committed."""
+        ...
+
+    def status(self) -> ChannelStatus:
+        """Say what the channel is doing and by which settings."""
+        ...
+
+    def faults(self, number: BlockNumber) -> Mapping[TxIndex, Fault]:
+        """Return why transactions of a block are invalid, by index; one without a known fault is absent."""
+        ...
+
+    def checkpoints(self) -> Sequence[CheckpointReport]:
+        """List the checkpoints that this peer knows, newest first."""
+        ...
+
+    def checkpoint(self, number: BlockNumber) -> CheckpointReport:
+        """Return one checkpoint.
+
+        Raises:
+            NotFound: None is known at this height.
+        """
+        ...
+
+    def prune_plan(self, to_block: BlockNumber | None) -> PrunePlan:
+        """Say what pruning up to `to_block`, or as far as allowed, would do.
+
+        Raises:
+            PruneRefused: `to_block` is above what may be pruned.
+        """
+        ...
+
+    def prune(self, to_block: BlockNumber | None) -> PruneReceipt | None:
+        """Prune up to `to_block`, or as far as allowed; None if nothing was left to prune.
+
+        Raises:
+            PruneRefused: `to_block` is above what may be pruned.
+        """
+        ...
+
+    def receipts(self) -> Sequence[PruneReceipt]:
+        """List the receipts of what was pruned, oldest first."""
+        ...
+
+    async def wait_above(self, height: int) -> None:
+        """Return once more than `height` blocks are committed; called on the event loop, ended by cancelling it."""
+        ...
+
+
+class NodeView(Protocol):
+    """The node, as far as this door needs it."""
+
+    def channels(self) -> Sequence[ChannelSummary]:
+        """List the channels by name, also those that did not open."""
+        ...
+
+    def channel(self, channel_id: str) -> ChannelView:
+        """Return a channel.
+
+        Raises:
+            NotFound: This peer is not in it.
+            ChannelStopped: It is, but its ledger did not open.
+        """
+        ...
+
+    def components(self) -> Sequence[ComponentHealth]:
+        """Report on each part of the node; must answer at once, also when a part is stuck."""
+        ...
+
+    def authorize(self, token: str, channel_id: str, action: str) -> None:
+        """Check an admin token against this peer, a channel, an action and the present time.
+
+        Raises:
+            MalformedMessage: It is no token.
+            InvalidIdentity: Its signer is no valid member, or the signature is wrong.
+            Forbidden: It is well signed but by no admin of this peer's organisation, for something else, or too old.
+        """
+        ...
