@@ -134,6 +134,18 @@ class Diverged(ChannelStopped):
     """A valid checkpoint differs from what this peer computed (design, rule 7)."""
 
 
+class SimulationFailed(LedgerError):
+    """A proposal that could not be simulated to a response; its text is what the client gets with status 500."""
+
+
+class ChaincodeUndefined(SimulationFailed):
+    """The chaincode has no committed definition on the channel, or this peer can't run it."""
+
+
+class ExecutionFailed(SimulationFailed):
+    """The chaincode ran out of time, its process ended, or it broke the rules of simulation."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     """Why one transaction is invalid, as data: kept beside its verdict and shown to people."""
