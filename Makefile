@@ -37,7 +37,7 @@ bench: setup  ## The commit path against the bare signature checks; writes build
 	$(BIN)/python -m bench
 
 protos: setup  ## Generate ledger/wire/ledger_v1 from protos/.
-	$(BIN)/python -m grpc_tools.protoc -Iprotos --python_out=ledger/wire/ledger_v1 --grpc_python_out=ledger/wire/ledger_v1 protos/ledger/v1/*.proto
+	$(BIN)/python -m grpc_tools.protoc -Iledger/wire/ledger_v1=protos/ledger/v1 --python_out=. --grpc_python_out=. protos/ledger/v1/*.proto
 
 clean:  ## Remove what make made.
 	rm -rf .venv build
