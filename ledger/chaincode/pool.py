@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping
 
-from ledger.chaincode.values import ChaincodeResponse, TransactionContext
-
 
 class ContractPool:
     """The contracts of one peer and the worker processes that run them.
