@@ -62,6 +62,10 @@ class InvalidCheckpoint(Refused):
     """A checkpoint message, statement or proof that breaks a rule."""
 
 
+class InvalidProof(Refused):
+    """A Merkle proof that does not prove what it should."""
+
+
 class InvalidProposal(Refused):
     """A proposal that is not simulated: its header, identity, signature or access is wrong."""
 
@@ -116,6 +120,10 @@ class StorageFailed(WorldFailed):
 
 class StorageDamaged(WorldFailed):
     """What is on the disk is not what was written; the message names the file, the record and what to do."""
+
+
+class DatabaseDamaged(StorageDamaged):
+    """The derived database is damaged or gone; the segments are whole, and rebuilding from them restores it."""
 
 
 class PeerUnreachable(WorldFailed):
