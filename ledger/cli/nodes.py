@@ -1,4 +1,4 @@
-"""How are nodes started from the command line?  One daemon from its file, or a whole local network under a supervisor."""
+"""How are nodes started?  One daemon from its file, or a whole local network under a supervisor."""
 
 import asyncio
 import json as jsonlib

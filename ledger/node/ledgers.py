@@ -1,0 +1,97 @@
+"""How is a channel's ledger opened?  Finish what a crash left, find the configuration in force, check the trust root."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ledger.core.channel_config import Bundle
+from ledger.core.errors import InvalidBlock
+from ledger.core.hashing import header_hash
+from ledger.core.names import BlockNumber, ChannelId
+from ledger.core.outcome import Outcome
+from ledger.core.state import CONFIG_KEY, LedgerView, public_key
+from ledger.node.rules import CODEC, genesis_bundle
+from ledger.services.committer import Rules
+from ledger.storage.ledger_store import LedgerStore
+from ledger.storage.ledger_values import StoredBlock
+from ledger.wire.block import decode_block
+from ledger.wire.config import bundle_from_envelope
+
+
+@dataclass(frozen=True, slots=True)
+class OpenLedger:
+    """A channel's store that is ready to commit, and the configuration in force after its last block."""
+
+    store: LedgerStore
+    bundle: Bundle
+    recommitted: int
+    """Blocks that stood whole in the files beyond the savepoint and were committed again."""
+
+
+def open_ledger(data: Path, genesis: bytes, rules: Rules, *, chk: int = 100) -> OpenLedger:
+    """Open or create the ledger of a channel.
+
+    Args:
+        data: The node's data directory.
+        genesis: The channel's genesis block: the trust root.
+        rules: How blocks are judged, for those that a crash left beyond the savepoint.
+        chk: Blocks between checkpoints.
+
+    Raises:
+        InvalidBlock: The directory holds a channel of that name with another genesis block.
+        Conflict: Another process has the directory open.
+        StorageDamaged, StorageFailed: See `LedgerStore.open`.
+    """
+    first = genesis_bundle(genesis)
+    store = LedgerStore.open(data, ChannelId(first.channel_id), chk=chk)
+    try:
+        check_genesis(store, genesis)
+        rejudge = Rejudge(bundle_of(store, first), rules)
+        recommitted = store.recommit(rejudge) if store.pending_count else 0
+        return OpenLedger(store, bundle_of(store, first), recommitted)
+    except BaseException:
+        store.close()
+        raise
+
+
+def check_genesis(store: LedgerStore, genesis: bytes) -> None:
+    """Check that a store begins with this genesis block.
+
+    Raises:
+        InvalidBlock: It begins with another one.
+    """
+    if store.height == 0:
+        return
+    header = decode_block(genesis).header
+    found = header_hash(header.number, header.previous_hash, header.data_hash)
+    expected = store.summary(BlockNumber(0)).block_hash
+    if found != expected:
+        raise InvalidBlock(f"genesis block of {store.channel_id}", rule="genesis block", expected=expected, found=found)
+
+
+def bundle_of(store: LedgerStore, first: Bundle) -> Bundle:
+    """Build the configuration in force after the last committed block.
+
+    Args:
+        store: The channel's store.
+        first: The configuration of the genesis block, for a store that is still empty.
+    """
+    if store.height == 0:
+        return first
+    entry = store.view().get(public_key("", CONFIG_KEY))
+    assert entry is not None, "a ledger with blocks has a configuration"
+    return bundle_from_envelope(entry.value, CODEC)
+
+
+class Rejudge:
+    """Judges stored blocks again, in order, carrying the configuration along."""
+
+    def __init__(self, bundle: Bundle, rules: Rules) -> None:
+        """Stand before the first block to judge, under the configuration in force there."""
+        self.bundle = bundle
+        self._rules = rules
+
+    def __call__(self, stored: StoredBlock, view: LedgerView) -> Outcome:
+        """Judge one whole block in the state before it."""
+        outcome = self._rules.judge(self._rules.prepare(stored.block(), self.bundle), view, self.bundle)
+        self.bundle = self._rules.bundle_after(outcome, self.bundle)
+        return outcome
