@@ -20,11 +20,8 @@ from ledger.core.ports import LedgerReader
 class AdminAction(StrEnum):
     """What an admin token can be bound to; the word stands in the token and in `peerledger admin token`."""
 
-    PRUNE_PLAN = "prune-plan"
-    """See what pruning would do."""
-
     PRUNE = "prune"
-    """Prune; it also allows to see the plan."""
+    """Plan a prune, and apply it."""
 
 
 class ChannelState(StrEnum):

@@ -1,0 +1,148 @@
+"""Paths of checkpoints and pruning. Planning and applying a prune need an admin's token."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from ledger.core.errors import (
+    Busy,
+    ChannelStopped,
+    Forbidden,
+    InvalidIdentity,
+    MalformedMessage,
+    NotFound,
+    PruneRefused,
+)
+from ledger.core.names import BlockNumber
+from ledger.interfaces.rest import models, views
+from ledger.interfaces.rest.asking import AskedChannel, BlockPath, ChannelName, problems
+from ledger.interfaces.rest.ports import AdminAction, NodeView
+from ledger.interfaces.rest.problems import Unauthenticated
+
+router = APIRouter()
+
+PRUNE_TIMEOUT_MS = 60_000
+"""Time for a prune: it goes by the number of files, and an archive is copied before."""
+
+bearer = HTTPBearer(
+    scheme_name="adminToken",
+    description="A token that an admin of the peer's organisation signed for this peer, channel and action; it is good "
+    "for five minutes. `peerledger admin token` makes one.",
+    auto_error=False,
+)
+"""How a token travels; whether there is one is judged by `admin_only`, which explains itself better."""
+
+
+async def may_prune(
+    request: Request,
+    channel: ChannelName,
+    credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)],
+) -> None:
+    """Check that the request carries an admin's token for pruning this channel of this peer.
+
+    Raises:
+        Unauthenticated: There is none, or it proves nothing.
+        Forbidden: It proves who speaks, and that is no admin, or it is for something else, or too old.
+    """
+    action = AdminAction.PRUNE.value
+    if credentials is None:
+        raise Unauthenticated("administration", rule="admin token", expected=f"a token for {action}", found="none")
+    node: NodeView = request.app.state.node
+    try:
+        await request.app.state.reads.run(lambda: node.authorize(credentials.credentials, channel, action))
+    except (MalformedMessage, InvalidIdentity) as error:
+        raise Unauthenticated(error.subject, rule=error.rule, expected=error.expected, found=error.found) from error
+
+
+@router.get(
+    "/v1/channels/{channel}/checkpoints",
+    tags=["checkpoints"],
+    summary="List the checkpoints",
+    responses=problems(NotFound, ChannelStopped, Busy),
+)
+async def list_checkpoints(asked: AskedChannel) -> models.CheckpointList:
+    """Every checkpoint that this peer knows, newest first: who signed, and what the policies still ask for."""
+
+    def read() -> models.CheckpointList:
+        items = [views.checkpoint_item(report) for report in asked.channel.checkpoints()]
+        latest = asked.channel.status().latest_valid_checkpoint
+        return models.CheckpointList(latest_valid=latest, checkpoints=items)
+
+    return await asked.read(read)
+
+
+@router.get(
+    "/v1/channels/{channel}/checkpoints/{number}",
+    tags=["checkpoints"],
+    summary="Show a checkpoint and its proof",
+    responses=problems(NotFound, ChannelStopped, Busy),
+)
+async def show_checkpoint(asked: AskedChannel, number: BlockPath) -> models.CheckpointAnswer:
+    """The statement, its parts, and the signatures.
+
+    Of a valid checkpoint the signatures are its proof: evaluated in this order they satisfy the channel's policy. Each
+    is over the statement followed by the signer's serialized identity, so anybody can check it with the channel's
+    configuration alone.
+    """
+    return await asked.read(
+        lambda: views.checkpoint_answer(asked.channel_id, asked.channel.checkpoint(BlockNumber(number)))
+    )
+
+
+@router.get(
+    "/v1/channels/{channel}/prune",
+    tags=["pruning"],
+    summary="Plan a prune (admin)",
+    dependencies=[Depends(may_prune)],
+    responses=problems(Unauthenticated, Forbidden, NotFound, PruneRefused, ChannelStopped, Busy),
+)
+async def plan_prune(
+    asked: AskedChannel,
+    to: Annotated[
+        int | None, Query(description="Prune point asked for; absent: as far as allowed.", ge=0, lt=2**64)
+    ] = None,
+) -> models.PrunePlanAnswer:
+    """What would go and stay, on which checkpoint it rests, and who holds it back. Nothing is changed."""
+    return await asked.read(lambda: views.plan_answer(asked.channel.prune_plan(_block(to))))
+
+
+@router.post(
+    "/v1/channels/{channel}/prune",
+    tags=["pruning"],
+    summary="Prune (admin)",
+    dependencies=[Depends(may_prune)],
+    responses=problems(Unauthenticated, Forbidden, NotFound, PruneRefused, ChannelStopped, Busy),
+)
+async def apply_prune(asked: AskedChannel, wanted: models.PruneRequest) -> models.PruneAnswer:
+    """Remove the bodies of invalid transactions up to a height, and keep a signed receipt.
+
+    Durability: when the answer arrives the prune is final. When none arrives in time it is still being done; asking again does
+    no harm, since a prune point that is already reached prunes nothing.
+    """
+
+    def prune() -> models.PruneAnswer:
+        receipt = asked.channel.prune(_block(wanted.to))
+        shown = views.receipt_answer(receipt) if receipt is not None else None
+        return models.PruneAnswer(pruned=receipt is not None, receipt=shown)
+
+    return await asked.read(prune, timeout_ms=PRUNE_TIMEOUT_MS)
+
+
+@router.get(
+    "/v1/channels/{channel}/receipts",
+    tags=["pruning"],
+    summary="List the receipts of pruning",
+    responses=problems(NotFound, ChannelStopped, Busy),
+)
+async def list_receipts(asked: AskedChannel) -> models.ReceiptList:
+    """What was ever pruned here, with the proof that it rested on; signed by this peer, kept for ever."""
+
+    def read() -> models.ReceiptList:
+        return models.ReceiptList(receipts=[views.receipt_answer(receipt) for receipt in asked.channel.receipts()])
+
+    return await asked.read(read)
+
+
+def _block(number: int | None) -> BlockNumber | None:
+    return None if number is None else BlockNumber(number)
