@@ -75,7 +75,7 @@ def bit_at(path: bytes, depth: int) -> int:
 def verify_presence(root: bytes, key: StateKey, entry: Entry, proof: StateProof) -> None:
     """Check that a state holds exactly this entry.
 
-    Steps: 1. length of the proof; 2. its leaf is at the key's path; 3. and says the entry; 4. the way leads to the root.
+    Steps: 1. length of the proof; 2. its leaf is at the key's path; 3. and says the entry; 4. the way ends at the root.
 
     Raises:
         InvalidProof: A step fails.
