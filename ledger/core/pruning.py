@@ -1,7 +1,8 @@
 """How far may this peer prune, and what does it keep as a receipt?
 
 Design, sections 4 (rules 5 and 6) and 6. A prunable file holds the bodies of invalid transactions of one interval
-between checkpoints and goes as a whole. So the prune point is always *n* - 1 for a height *n* at which a file begins:
+between checkpoints, begins with the block at a multiple of CHK, and goes as a whole. So the prune point is always
+*n* - 1 for a multiple *n* of CHK (or the latest valid checkpoint itself, if it was announced elsewhere):
 
 - it is below the latest valid checkpoint: the block *at* the checkpoint stays, a joiner needs it whole;
 - it leaves at least `keep_blocks_min` blocks;
@@ -21,21 +22,6 @@ from ledger.core.hashing import digest
 from ledger.core.names import ZERO_DIGEST, BlockNumber, ChannelId, Digest
 
 RECEIPT_TAG = "peerledger/receipt/v1"
-
-
-@dataclass(frozen=True, slots=True)
-class PrunableFile:
-    """The bodies of the invalid transactions of one interval, as one file."""
-
-    first: BlockNumber
-    """First block whose bodies may be in it: the height at which the file begins."""
-
-    last: BlockNumber
-    """Last block whose bodies may be in it."""
-
-    size_bytes: int
-    by_verdict: tuple[tuple[int, int], ...]
-    """(validation code, transactions) of what is in it, ascending."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +58,8 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class PrunePlan:
-    """What pruning would do."""
+class PruneDecision:
+    """How far pruning would go, and what keeps it from going further."""
 
     first_block: BlockNumber
     """First block held whole at present."""
@@ -84,104 +70,62 @@ class PrunePlan:
     requested: BlockNumber | None
     """What was asked for, before rounding; None for "as far as allowed"."""
 
-    files: tuple[PrunableFile, ...]
-    """The files that would go."""
-
     checkpoint: BlockNumber | None
     """The valid checkpoint that it rests on."""
 
     held_back_by: tuple[str, ...]
     """What keeps the prune point from being higher, in words; the first is the tightest."""
 
-    @property
-    def size_bytes(self) -> int:
-        """Bytes that would be freed."""
-        return sum(file.size_bytes for file in self.files)
 
-    @property
-    def by_verdict(self) -> tuple[tuple[int, int], ...]:
-        """(validation code, bodies that would go), ascending."""
-        return sum_by_verdict(self.files)
-
-
-def plan(files: Sequence[PrunableFile], limits: Limits, requested: BlockNumber | None = None) -> PrunePlan:
+def decide(limits: Limits, requested: BlockNumber | None = None) -> PruneDecision:
     """Decide how far to prune.
 
     Args:
-        files: The prunable files that exist, in any order.
         limits: What has to be respected now.
         requested: The highest block that the caller wants gone, or None for as far as allowed.
 
     Returns:
-        The plan; its `to_block` is None if nothing is left to do.
+        The decision; its `to_block` is None if nothing is left to do.
 
     Raises:
         PruneRefused: `requested` is above a limit; `expected` names the largest height allowed.
     """
     bounds = sorted(_bounds(limits))
     highest, rule, reason = bounds[0]
-    allowed = largest_border(BlockNumber(highest), files, limits)
+    allowed = largest_border(highest, limits)
     if requested is not None and requested > highest:
         raise PruneRefused(
             f"prune to block {requested}",
             rule=rule,
-            expected=f"at most {allowed}" if allowed >= 0 else "nothing yet",
-            found=f"{requested} ({reason})",
+            expected=f"at most {allowed}" if allowed >= 0 else "no pruning yet",
+            found=f"{requested}: {reason}",
         )
-    to_block = allowed if requested is None else largest_border(requested, files, limits)
-    held = tuple(text for _, _, text in bounds)
-    if to_block < limits.first_block:
-        return PrunePlan(limits.first_block, None, requested, (), limits.checkpoint, held)
-    going = tuple(sorted((file for file in files if file.last <= to_block), key=lambda file: file.first))
-    return PrunePlan(limits.first_block, BlockNumber(to_block), requested, going, limits.checkpoint, held)
+    border = allowed if requested is None else largest_border(requested, limits)
+    to_block = BlockNumber(border) if border >= limits.first_block else None
+    return PruneDecision(
+        limits.first_block, to_block, requested, limits.checkpoint, tuple(text for _, _, text in bounds)
+    )
 
 
-def largest_border(to_block: BlockNumber, files: Sequence[PrunableFile], limits: Limits) -> int:
-    """Return the largest prune point at or below `to_block` that cuts no file, or -1.
-
-    Files begin at the multiples of CHK. Where CHK was changed, older files have other borders, so a candidate must
-    also lie inside no file.
-    """
-    candidate = to_block if to_block + 1 == limits.checkpoint else _multiple_below(to_block + 1, limits.interval_blocks)
-    while candidate >= 0:
-        cut = [file.first for file in files if file.first <= candidate < file.last]
-        if not cut:
-            return candidate
-        candidate = _multiple_below(min(cut), limits.interval_blocks)
-    return -1
-
-
-def _multiple_below(start: int, interval_blocks: int) -> int:
-    """Return the last block before the largest multiple of the interval at or below `start`."""
-    return start // interval_blocks * interval_blocks - 1
+def largest_border(to_block: int, limits: Limits) -> int:
+    """Return the largest prune point at or below `to_block` at which an interval ends, or -1."""
+    if limits.checkpoint is not None and to_block + 1 == limits.checkpoint:
+        return to_block
+    return (to_block + 1) // limits.interval_blocks * limits.interval_blocks - 1
 
 
 def _bounds(limits: Limits) -> list[tuple[int, str, str]]:
     """List (highest prune point, rule, reason) of every limit."""
     if limits.checkpoint is None:
         return [(-1, "latest valid checkpoint", "no checkpoint is valid yet")]
-    bounds = [
-        (
-            limits.checkpoint - 1,
-            "latest valid checkpoint",
-            f"the latest valid checkpoint is at block {limits.checkpoint}",
-        )
-    ]
+    reason = f"the latest valid checkpoint is at block {limits.checkpoint}"
+    bounds = [(limits.checkpoint - 1, "latest valid checkpoint", reason)]
     if limits.keep_blocks_min > 0:
         kept = f"{limits.keep_blocks_min} blocks are to be kept and the height is {limits.height}"
         bounds.append((max(limits.height - 1 - limits.keep_blocks_min, -1), "blocks to keep", kept))
     for pin in limits.pins:
         bounds.append((pin.block - 1, "pinned", f"{pin.holder} needs blocks from {pin.block} on"))
     return bounds
-
-
-def sum_by_verdict(files: Sequence[PrunableFile]) -> tuple[tuple[int, int], ...]:
-    """Add up what several files hold."""
-    total: dict[int, int] = {}
-    for file in files:
-        for verdict, count in file.by_verdict:
-            total[verdict] = total.get(verdict, 0) + count
-    return tuple(sorted(total.items()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,20 +170,22 @@ class PruneReceipt:
         """What the signature is over."""
         verdicts = b"".join(u8(verdict) + u64(count) for verdict, count in self.by_verdict)
         archived = b"".join(lp(name) + lp(value) for name, value in self.archived)
-        return b"".join((
-            lp(RECEIPT_TAG),
-            lp(self.channel),
-            u64(self.sequence),
-            self.previous,
-            u64(self.first_block),
-            u64(self.to_block),
-            u32(len(self.by_verdict)) + verdicts,
-            u64(self.size_bytes),
-            lp(encode_proof(self.checkpoint)),
-            u32(len(self.archived)) + archived,
-            u64(self.issued_at_ms),
-            lp(self.identity),
-        ))
+        return b"".join(
+            (
+                lp(RECEIPT_TAG),
+                lp(self.channel),
+                u64(self.sequence),
+                self.previous,
+                u64(self.first_block),
+                u64(self.to_block),
+                u32(len(self.by_verdict)) + verdicts,
+                u64(self.size_bytes),
+                lp(encode_proof(self.checkpoint)),
+                u32(len(self.archived)) + archived,
+                u64(self.issued_at_ms),
+                lp(self.identity),
+            )
+        )
 
     @property
     def encoded(self) -> bytes:
@@ -303,12 +249,10 @@ def check_chain(receipts: Sequence[PruneReceipt]) -> None:
 __all__ = [
     "Limits",
     "Pin",
-    "PrunableFile",
-    "PrunePlan",
+    "PruneDecision",
     "PruneReceipt",
     "check_chain",
+    "decide",
     "decode_receipt",
     "largest_border",
-    "plan",
-    "sum_by_verdict",
 ]

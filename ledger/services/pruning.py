@@ -8,15 +8,19 @@ Methods are plain and may wait for the disk; they are safe to call from any thre
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Protocol
 
 from ledger.core.checkpoint import CheckpointProof
 from ledger.core.errors import PruneRefused
-from ledger.core.names import ZERO_DIGEST, BlockNumber, ChannelId
-from ledger.core.pruning import Limits, Pin, PrunableFile, PrunePlan, PruneReceipt, decode_receipt, plan
+from ledger.core.names import ZERO_DIGEST, BlockNumber, ChannelId, Verdict
+from ledger.core.pruning import Limits, Pin, PruneDecision, PruneReceipt, decide, decode_receipt
+from ledger.storage.ledger_values import ArchivedFile, PruneRecord
+from ledger.storage.ledger_values import Pin as StoredPin
+from ledger.storage.ledger_values import PrunePlan as StoredPlan
 
 
 class PruningMode(StrEnum):
@@ -38,9 +42,33 @@ class PruningSettings:
     keep_blocks_min: int = 0
     """Least number of blocks that stay whole."""
 
+    archive_directory: Path | None = None
+    """Where the files that go are copied first; None for nowhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrunePlan:
+    """What pruning would remove and keep."""
+
+    decision: PruneDecision
+
+    transactions_by_verdict: Mapping[int, int]
+    """Bodies that would go, by validation code."""
+
+    files: tuple[str, ...]
+    """Names of the files that would go."""
+
+    bytes_freed: int
+
+    policies: tuple[str, ...]
+    """The policies that the checkpoint satisfies, as text."""
+
+    still_provable: tuple[str, ...]
+    """What can be answered and proved afterwards as before, in words."""
+
 
 class PrunableLedger(Protocol):
-    """What pruning needs of the store."""
+    """What pruning needs of the store; `storage.ledger_store` has it."""
 
     @property
     def channel_id(self) -> ChannelId:
@@ -57,23 +85,31 @@ class PrunableLedger(Protocol):
         """First block that is held whole: prune point + 1."""
         ...
 
-    def prunable_files(self) -> Sequence[PrunableFile]:
-        """List the prunable files that exist; the one being written included."""
+    def captured(self) -> tuple[BlockNumber, ...]:
+        """List the heights whose state can still be served."""
         ...
 
-    def pins(self) -> Sequence[Pin]:
-        """List who still needs whole blocks."""
+    def prune_plan(self, to: BlockNumber) -> StoredPlan:
+        """Say what moving the prune point to a block would remove."""
         ...
 
-    def prune(self, to_block: BlockNumber, receipt: bytes) -> None:
+    def archive(self, to: BlockNumber, directory: Path) -> tuple[ArchivedFile, ...]:
+        """Copy the files that would go, sync, read back and compare."""
+        ...
+
+    def prune(self, to: BlockNumber, receipt: bytes) -> None:
         """Move the prune point and remove what lies at or below it.
 
         Durability: prune point and receipt are one synced record; what it unlinks is finished at the next start.
         """
         ...
 
-    def receipts(self) -> Sequence[bytes]:
-        """Return the receipts of all prunings, oldest first."""
+    def prune_records(self) -> tuple[PruneRecord, ...]:
+        """Return every step of the prune point with its receipt, oldest first."""
+        ...
+
+    def pins(self) -> tuple[StoredPin, ...]:
+        """List who still needs whole blocks."""
         ...
 
 
@@ -87,6 +123,10 @@ class ProofKeeper(Protocol):
     @property
     def stopped(self) -> str:
         """Why nothing may be pruned at present (the peer diverged); empty if nothing is wrong."""
+        ...
+
+    def policies(self) -> tuple[str, ...]:
+        """The policies that make a checkpoint good enough for pruning, as text."""
         ...
 
     def waiting_for(self) -> str:
@@ -141,10 +181,19 @@ class PruningService:
         Raises:
             PruneRefused: `to_block` is above what may be pruned; `expected` names the largest height allowed.
         """
-        return plan(self._ledger.prunable_files(), self._limits(self._proof()), to_block)
+        decision = decide(self._limits(self._proof()), to_block)
+        content = self._content(decision)
+        return PrunePlan(
+            decision=decision,
+            transactions_by_verdict=_bodies(content),
+            files=content.files if content is not None else (),
+            bytes_freed=content.bytes_freed if content is not None else 0,
+            policies=self._proofs.policies(),
+            still_provable=STILL_PROVABLE,
+        )
 
     def prune(self, to_block: BlockNumber | None = None) -> PruneReceipt | None:
-        """Prune up to `to_block` (rounded down to a border between files), or as far as allowed.
+        """Prune up to `to_block` (rounded down to where an interval ends), or as far as allowed.
 
         Returns:
             The receipt, or None if nothing was left to prune.
@@ -161,14 +210,17 @@ class PruningService:
             raise PruneRefused("pruning", rule="divergence", expected="no divergence", found=self._proofs.stopped)
         with self._lock:
             proof = self._proof()
-            files = self._ledger.prunable_files()
-            todo = plan(files, self._limits(proof), to_block)
-            if todo.to_block is None:
+            decision = decide(self._limits(proof), to_block)
+            content = self._content(decision)
+            if decision.to_block is None or content is None:
                 return None
-            assert proof is not None and todo.to_block < proof.statement.number, "pruned above what is proved"
-            receipt = self._receipt(todo, todo.to_block, proof)
-            self._ledger.prune(todo.to_block, receipt.encoded)
-            assert self._ledger.first_block == todo.to_block + 1, "the store did not move the prune point"
+            assert proof is not None and decision.to_block < proof.statement.number, "pruned above what is proved"
+            archived: tuple[ArchivedFile, ...] = ()
+            if self.settings.archive_directory is not None:
+                archived = self._ledger.archive(decision.to_block, self.settings.archive_directory)
+            receipt = self._receipt(decision, decision.to_block, content, proof, archived)
+            self._ledger.prune(decision.to_block, receipt.encoded)
+            assert self._ledger.first_block == decision.to_block + 1, "the store did not move the prune point"
             return receipt
 
     def checkpoint_valid(self, number: BlockNumber) -> PruneReceipt | None:
@@ -179,7 +231,7 @@ class PruningService:
 
     def receipts(self) -> tuple[PruneReceipt, ...]:
         """Return all receipts, oldest first."""
-        return tuple(decode_receipt(raw) for raw in self._ledger.receipts())
+        return tuple(decode_receipt(record.receipt) for record in self._ledger.prune_records())
 
     @property
     def reason(self) -> str:
@@ -188,15 +240,22 @@ class PruningService:
             return "pruning is off"
         if self._proofs.stopped:
             return self._proofs.stopped
-        todo = self.plan()
-        if todo.to_block is not None:
+        decision = decide(self._limits(self._proof()))
+        if decision.to_block is not None:
             return ""
-        if todo.checkpoint is not None and todo.checkpoint > todo.first_block:
-            return todo.held_back_by[0]
-        return self._proofs.waiting_for() or todo.held_back_by[0]
+        if decision.checkpoint is not None and decision.checkpoint > decision.first_block:
+            return decision.held_back_by[0]
+        return self._proofs.waiting_for() or decision.held_back_by[0]
 
     def _proof(self) -> CheckpointProof | None:
-        return self._proofs.proof_for_pruning()
+        """Return the proof to rest on, if this peer can still serve the state that it speaks of."""
+        proof = self._proofs.proof_for_pruning()
+        if proof is None or proof.statement.number not in self._ledger.captured():
+            return None
+        return proof
+
+    def _content(self, decision: PruneDecision) -> StoredPlan | None:
+        return self._ledger.prune_plan(decision.to_block) if decision.to_block is not None else None
 
     def _limits(self, proof: CheckpointProof | None) -> Limits:
         ledger, settings = self._ledger, self.settings
@@ -206,27 +265,56 @@ class PruningService:
             interval_blocks=settings.interval_blocks,
             keep_blocks_min=settings.keep_blocks_min,
             checkpoint=proof.statement.number if proof is not None else None,
-            pins=tuple(ledger.pins()),
+            pins=tuple(Pin(pin.owner, pin.number) for pin in ledger.pins()),
         )
 
-    def _receipt(self, todo: PrunePlan, to_block: BlockNumber, proof: CheckpointProof) -> PruneReceipt:
+    def _receipt(
+        self,
+        decision: PruneDecision,
+        to_block: BlockNumber,
+        content: StoredPlan,
+        proof: CheckpointProof,
+        archived: tuple[ArchivedFile, ...],
+    ) -> PruneReceipt:
         """Write and sign the receipt of a planned pruning."""
-        earlier = self._ledger.receipts()
-        last = decode_receipt(earlier[-1]) if earlier else None
+        earlier = self._ledger.prune_records()
         receipt = PruneReceipt(
             channel=self._ledger.channel_id,
             sequence=len(earlier),
-            previous=last.receipt_hash if last is not None else ZERO_DIGEST,
-            first_block=todo.first_block,
+            previous=decode_receipt(earlier[-1].receipt).receipt_hash if earlier else ZERO_DIGEST,
+            first_block=decision.first_block,
             to_block=to_block,
-            by_verdict=todo.by_verdict,
-            size_bytes=todo.size_bytes,
+            by_verdict=tuple(sorted(_bodies(content).items())),
+            size_bytes=content.bytes_freed,
             checkpoint=proof,
-            archived=(),
+            archived=tuple(sorted((file.name, file.sha256) for file in archived)),
             issued_at_ms=self._now_ms(),
             identity=self._signer.serialized,
         )
         return receipt.with_signature(self._signer.sign(receipt.signed_bytes))
 
 
-__all__ = ["PrunableLedger", "ProofKeeper", "PruningMode", "PruningService", "PruningSettings", "Signer"]
+def _bodies(content: StoredPlan | None) -> dict[int, int]:
+    """Count the bodies that go by verdict: those of valid transactions stay."""
+    if content is None:
+        return {}
+    return {verdict: count for verdict, count in content.transactions_by_verdict.items() if verdict != Verdict.VALID}
+
+
+STILL_PROVABLE = (
+    "inclusion and content of every valid transaction",
+    "rejection of every invalid transaction by the digest of its envelope, with its verdict",
+    "which transaction ids were used, and where",
+    "the state at the latest valid checkpoint, to a joiner",
+)
+"""What pruning leaves as it was."""
+
+__all__ = [
+    "PrunableLedger",
+    "ProofKeeper",
+    "PrunePlan",
+    "PruningMode",
+    "PruningService",
+    "PruningSettings",
+    "Signer",
+]
