@@ -85,9 +85,7 @@ async def show_checkpoint(asked: AskedChannel, number: BlockPath) -> models.Chec
     is over the statement followed by the signer's serialized identity, so anybody can check it with the channel's
     configuration alone.
     """
-    return await asked.read(
-        lambda: views.checkpoint_answer(asked.channel_id, asked.channel.checkpoint(BlockNumber(number)))
-    )
+    return await asked.read(lambda: views.checkpoint_answer(asked.channel.checkpoint(BlockNumber(number))))
 
 
 @router.get(
@@ -117,8 +115,8 @@ async def plan_prune(
 async def apply_prune(asked: AskedChannel, wanted: models.PruneRequest) -> models.PruneAnswer:
     """Remove the bodies of invalid transactions up to a height, and keep a signed receipt.
 
-    Durability: when the answer arrives the prune is final. When none arrives in time it is still being done; asking again does
-    no harm, since a prune point that is already reached prunes nothing.
+    Durability: when the answer arrives the prune is final. When none arrives in time it is still being done; asking
+    again does no harm, since a prune point that is already reached prunes nothing.
     """
 
     def prune() -> models.PruneAnswer:

@@ -225,9 +225,9 @@ class HistoryAnswer(Answer):
 class SignerAnswer(Answer):
     """One signature."""
 
-    msp_id: str = Field(examples=["Org1MSP"])
-    name: str = Field(description="Common name in the certificate.", examples=["peer0.org1.example.com"])
-    certificate_digest: HashText
+    msp_id: str | None = Field(examples=["Org1MSP"])
+    name: str | None = Field(description="Common name in the certificate.", examples=["peer0.org1.example.com"])
+    identity_digest: HashText = Field(description="SHA-256 of the serialized identity.")
     identity: str | None = Field(description="Serialized identity, base64; null in lists.")
     signature: str | None = Field(description="Signature over statement and identity, base64; null in lists.")
 
@@ -248,14 +248,21 @@ class CheckpointList(Answer):
     checkpoints: list[CheckpointItem]
 
 
+class StatementAnswer(Answer):
+    """What peers agree on at one height."""
+
+    channel: str = Field(examples=["mychannel"])
+    number: BlockNo
+    vblock_hash: HashText
+    vledger_root: HashText = Field(description="RFC 6962 tree hash over all vBlock hashes up to this one.")
+    state_hash: HashText
+    encoded: str = Field(description="The bytes that are signed, followed by the signer's identity; base64.")
+
+
 class CheckpointAnswer(CheckpointItem):
     """A checkpoint with its statement; of a valid one `signers` is the proof, in the order of evaluation."""
 
-    channel: str
-    vblock_hash: HashText
-    vledger_root: HashText
-    state_hash: HashText
-    statement: str = Field(description="The bytes that are signed, base64.")
+    statement: StatementAnswer
 
 
 class PrunePlanAnswer(Answer):
@@ -265,7 +272,7 @@ class PrunePlanAnswer(Answer):
     to_block: int | None = Field(description="The prune point after it; null: nothing would go.")
     blocks: int = Field(description="Blocks that would no longer be held whole.")
     transactions: dict[str, int] = Field(description="Bodies that would go, by verdict.")
-    file_count: int
+    files: list[str] = Field(description="Files that would go.")
     bytes_freed: int
     checkpoint: int | None = Field(description="The valid checkpoint that it rests on.")
     policies: list[str]
@@ -282,16 +289,20 @@ class PruneRequest(BaseModel):
 
 
 class ReceiptAnswer(Answer):
-    """What was pruned, signed by this peer and kept for ever."""
+    """What was pruned, signed by this peer and kept for ever; receipts are chained by their hashes."""
 
+    sequence: int = Field(description="0 for the first receipt, then one more each.", examples=[0])
+    previous: HashText = Field(description="Hash of the receipt before; 32 zero bytes for the first.")
     first_block: BlockNo
-    to_block: BlockNo
+    to_block: BlockNo = Field(description="The prune point after it.")
     transactions: dict[str, int] = Field(description="Bodies that went, by verdict.")
     bytes_freed: int
-    checkpoint: BlockNo
-    proof: list[SignerAnswer]
+    checkpoint: StatementAnswer = Field(description="The valid checkpoint that it rested on.")
+    proof: list[SignerAnswer] = Field(description="The signatures that made it valid, in order.")
     archived_files: dict[str, str] = Field(description="SHA-256 of each archived file, by name.")
-    signer: SignerAnswer | None
+    issued_at: str = Field(description="By this peer's clock.", examples=["2026-11-30T12:00:00+00:00"])
+    signer: SignerAnswer = Field(description="This peer and its signature.")
+    encoded: str = Field(description="The receipt as it was signed and is kept, base64.")
 
 
 class ReceiptList(Answer):

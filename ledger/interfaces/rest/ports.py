@@ -12,9 +12,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from ledger.core.checkpoint import PeerSignature, Statement
 from ledger.core.errors import Fault
-from ledger.core.names import BlockNumber, ChannelId, Digest, TxIndex
+from ledger.core.names import BlockNumber, ChannelId, TxIndex
 from ledger.core.ports import LedgerReader
+from ledger.core.pruning import PruneReceipt
+from ledger.services.pruning import PrunePlan
 
 
 class AdminAction(StrEnum):
@@ -114,86 +117,19 @@ class ChannelStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Signer:
-    """One signature on a statement."""
-
-    msp_id: str
-    name: str
-    """Common name in the certificate, for people."""
-
-    certificate_digest: bytes
-    """SHA-256 of the sanitised certificate: with the MSP ID, who it is."""
-
-    identity: bytes = b""
-    """Serialized identity, which is under the signature."""
-
-    signature: bytes = b""
-
-
-@dataclass(frozen=True, slots=True)
 class CheckpointReport:
     """A checkpoint as this peer knows it."""
 
-    number: BlockNumber
-    status: CheckpointStatus
-    vblock_hash: Digest
-    vledger_root: Digest
-    state_hash: Digest
-    statement: bytes
-    """The bytes that are signed, followed by the signer's identity."""
+    statement: Statement
+    """What is, or is to be, agreed on; in doubt what this peer computed."""
 
-    signers: tuple[Signer, ...] = ()
+    status: CheckpointStatus
+
+    signatures: tuple[PeerSignature, ...] = ()
     """Who signed; of a valid checkpoint its proof, in the order in which the policy is evaluated."""
 
     missing: tuple[str, ...] = ()
     """What the policies still ask for, in words; empty for a valid one."""
-
-
-@dataclass(frozen=True, slots=True)
-class PrunePlan:
-    """What pruning would remove and keep."""
-
-    first_block: BlockNumber
-    """First block held whole at present."""
-
-    to_block: BlockNumber | None
-    """The prune point after it; None if nothing would be pruned."""
-
-    transactions_by_verdict: Mapping[int, int] = field(default_factory=dict)
-    """Bodies that would go, by validation code."""
-
-    file_count: int = 0
-    bytes_freed: int = 0
-    checkpoint: BlockNumber | None = None
-    """The valid checkpoint that it rests on."""
-
-    policies: tuple[str, ...] = ()
-    """The policies that this checkpoint satisfies."""
-
-    held_back_by: tuple[str, ...] = ()
-    """Readers, snapshots or joiners that keep blocks, and settings that do."""
-
-    still_provable: tuple[str, ...] = ()
-    """What can be proved afterwards as before, in words."""
-
-
-@dataclass(frozen=True, slots=True)
-class PruneReceipt:
-    """What was pruned, signed by this peer and kept for ever."""
-
-    first_block: BlockNumber
-    to_block: BlockNumber
-    transactions_by_verdict: Mapping[int, int]
-    bytes_freed: int
-    checkpoint: BlockNumber
-    proof: tuple[Signer, ...] = ()
-    """The proof of the checkpoint that it rested on, in order."""
-
-    archived_files: Mapping[str, Digest] = field(default_factory=dict)
-    """Digest of each file that was archived, by name."""
-
-    signer: Signer | None = None
-    """This peer and its signature on the receipt."""
 
 
 class ChannelView(Protocol):

@@ -2,21 +2,21 @@
 
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 
+from ledger.core.checkpoint import PeerSignature, Statement
 from ledger.core.errors import Fault
+from ledger.core.hashing import digest
 from ledger.core.names import BlockNumber, TxIndex, Verdict, verdict_name
+from ledger.core.pruning import PruneReceipt
 from ledger.core.state import Entry, TxPlace
 from ledger.core.vblock import VBlock
 from ledger.interfaces.rest import models
-from ledger.interfaces.rest.ports import (
-    ChannelStatus,
-    ChannelSummary,
-    CheckpointReport,
-    PrunePlan,
-    PruneReceipt,
-    Signer,
-)
-from ledger.wire.render import readable_text, render_envelope
+from ledger.interfaces.rest.ports import ChannelStatus, ChannelSummary, CheckpointReport
+from ledger.services.pruning import PrunePlan
+from ledger.wire.render import readable_text, render_envelope, render_identity
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Faults = Mapping[TxIndex, Fault]
 """Why transactions of one block are invalid."""
@@ -142,70 +142,88 @@ def bytes_answer(value: bytes) -> models.Bytes:
     return models.Bytes(base64=b64encode(value).decode(), text=readable_text(value))
 
 
-def signer_answer(signer: Signer, *, whole: bool) -> models.SignerAnswer:
+def signer_answer(signed: PeerSignature, *, whole: bool) -> models.SignerAnswer:
     """Show who signed, with identity and signature if `whole`."""
+    who = render_identity(signed.identity)
     return models.SignerAnswer(
-        msp_id=signer.msp_id,
-        name=signer.name,
-        certificate_digest=signer.certificate_digest.hex(),
-        identity=b64encode(signer.identity).decode() if whole else None,
-        signature=b64encode(signer.signature).decode() if whole else None,
+        msp_id=who.get("msp_id"),
+        name=who.get("name"),
+        identity_digest=digest(signed.identity).hex(),
+        identity=b64encode(signed.identity).decode() if whole else None,
+        signature=b64encode(signed.signature).decode() if whole else None,
     )
 
 
 def checkpoint_item(report: CheckpointReport) -> models.CheckpointItem:
     """Show a line of the list of checkpoints."""
     return models.CheckpointItem(
-        number=report.number,
+        number=report.statement.number,
         status=report.status.value,
-        signers=[signer_answer(signer, whole=False) for signer in report.signers],
+        signers=[signer_answer(signed, whole=False) for signed in report.signatures],
         missing=list(report.missing),
     )
 
 
-def checkpoint_answer(channel_id: str, report: CheckpointReport) -> models.CheckpointAnswer:
+def checkpoint_answer(report: CheckpointReport) -> models.CheckpointAnswer:
     """Show a checkpoint with all that an outsider needs to check it."""
     return models.CheckpointAnswer(
-        channel=channel_id,
-        number=report.number,
+        statement=statement_answer(report.statement),
+        number=report.statement.number,
         status=report.status.value,
-        vblock_hash=report.vblock_hash.hex(),
-        vledger_root=report.vledger_root.hex(),
-        state_hash=report.state_hash.hex(),
-        statement=b64encode(report.statement).decode(),
-        signers=[signer_answer(signer, whole=True) for signer in report.signers],
+        signers=[signer_answer(signed, whole=True) for signed in report.signatures],
         missing=list(report.missing),
+    )
+
+
+def statement_answer(statement: Statement) -> models.StatementAnswer:
+    """Show a statement: its parts, and the bytes that are signed."""
+    return models.StatementAnswer(
+        channel=statement.channel,
+        number=statement.number,
+        vblock_hash=statement.vblock_hash.hex(),
+        vledger_root=statement.vledger_root.hex(),
+        state_hash=statement.state_hash.hex(),
+        encoded=b64encode(statement.encoded).decode(),
     )
 
 
 def plan_answer(plan: PrunePlan) -> models.PrunePlanAnswer:
     """Show a plan."""
+    decision = plan.decision
     return models.PrunePlanAnswer(
-        first_block=plan.first_block,
-        to_block=plan.to_block,
-        blocks=0 if plan.to_block is None else plan.to_block + 1 - plan.first_block,
+        first_block=decision.first_block,
+        to_block=decision.to_block,
+        blocks=0 if decision.to_block is None else decision.to_block + 1 - decision.first_block,
         transactions=counts_by_name(plan.transactions_by_verdict),
-        file_count=plan.file_count,
+        files=list(plan.files),
         bytes_freed=plan.bytes_freed,
-        checkpoint=plan.checkpoint,
+        checkpoint=decision.checkpoint,
         policies=list(plan.policies),
-        held_back_by=list(plan.held_back_by),
+        held_back_by=list(decision.held_back_by),
         still_provable=list(plan.still_provable),
     )
 
 
 def receipt_answer(receipt: PruneReceipt) -> models.ReceiptAnswer:
-    """Show a receipt."""
+    """Show a receipt: in words, and as the bytes that were signed and are kept."""
     return models.ReceiptAnswer(
+        sequence=receipt.sequence,
+        previous=receipt.previous.hex(),
         first_block=receipt.first_block,
         to_block=receipt.to_block,
-        transactions=counts_by_name(receipt.transactions_by_verdict),
-        bytes_freed=receipt.bytes_freed,
-        checkpoint=receipt.checkpoint,
-        proof=[signer_answer(signer, whole=True) for signer in receipt.proof],
-        archived_files={name: digest.hex() for name, digest in sorted(receipt.archived_files.items())},
-        signer=signer_answer(receipt.signer, whole=True) if receipt.signer is not None else None,
+        transactions=counts_by_name(dict(receipt.by_verdict)),
+        bytes_freed=receipt.size_bytes,
+        checkpoint=statement_answer(receipt.checkpoint.statement),
+        proof=[signer_answer(signed, whole=True) for signed in receipt.checkpoint.signatures],
+        archived_files={name: value.hex() for name, value in receipt.archived},
+        issued_at=_time_text(receipt.issued_at_ms),
+        signer=signer_answer(PeerSignature(receipt.identity, receipt.signature), whole=True),
+        encoded=b64encode(receipt.encoded).decode(),
     )
+
+
+def _time_text(time_ms: int) -> str:
+    return (EPOCH + timedelta(milliseconds=time_ms)).isoformat()
 
 
 def counts_by_name(counts: Mapping[int, int]) -> dict[str, int]:
