@@ -127,6 +127,38 @@ class CheckpointProof:
     signatures: tuple[PeerSignature, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """The first thing that each side of a conversation says."""
+
+    channel: ChannelId
+    peer: str
+    """Name of the speaker, for people."""
+
+    interval_blocks: int
+    """Its CHK."""
+
+    libraries: tuple[tuple[str, str], ...] = ()
+    latest_valid: BlockNumber | None = None
+    """Height of the latest checkpoint that it knows to be valid."""
+
+    newest_computed: BlockNumber | None = None
+    """Newest height at which it computed a checkpoint."""
+
+    format: int = FORMAT
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Asks for the proof of one height or, while there is none, for the messages known about it."""
+
+    number: BlockNumber
+
+
+Notice = Hello | CheckpointMessage | CheckpointProof | Ask
+"""Whatever one peer says to another about checkpoints."""
+
+
 def signed_bytes(statement: Statement, identity: bytes) -> bytes:
     """Return what a peer with this serialized identity signs."""
     return statement.encoded + identity
@@ -194,9 +226,12 @@ def _count(reader: Reader) -> int:
 
 __all__ = [
     "FORMAT",
+    "Ask",
     "CheckpointMessage",
     "CheckpointProof",
     "CheckpointRoots",
+    "Hello",
+    "Notice",
     "PeerSignature",
     "Statement",
     "decode_proof",
