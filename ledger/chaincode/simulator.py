@@ -125,6 +125,10 @@ class Simulator:
         """Write a private key; an empty value deletes it."""
         self._writing(namespace).collection(collection).writes[key] = PrivateWrite(value)
 
+    def delete_private(self, namespace: str, collection: str, key: str) -> None:
+        """Delete a private key, whether or not it is there."""
+        self.put_private(namespace, collection, key, b"")
+
     def purge_private(self, namespace: str, collection: str, key: str) -> None:
         """Delete a private key with its past."""
         self._writing(namespace).collection(collection).writes[key] = PrivateWrite(b"", is_purge=True)

@@ -1,0 +1,1 @@
+"""Contracts that come with the node: samples to run and to copy."""
