@@ -20,14 +20,14 @@ class Batch(Protocol):
         """Remove a key when the batch is written."""
         ...
 
-    def write(self, *, sync: bool) -> None:
-        """Write the batch.
+    def write(self) -> None:
+        """Write the batch and sync.
 
         Raises:
             StorageFailed: The disk failed; whether the batch is there shows at the next opening.
 
-        Durability: with `sync`, this batch and all before it survive a power cut; without, they may be lost from some
-        batch on, never one without those before it.
+        Durability: it survives a power cut. There is no write without a sync: LevelDB begins a new log now and then
+        without syncing the one before, so a later, synced batch could survive an earlier one that was not.
         """
         ...
 

@@ -27,26 +27,20 @@ _CHUNK = 256
 
 
 class LevelDbBatch:
-    """A write batch of one database."""
+    """A write batch of one database, always synced."""
 
-    __slots__ = ("_batch", "_database", "delete", "put")
+    __slots__ = ("_batch", "delete", "put")
 
     def __init__(self, database: Any) -> None:
         """Begin with no changes."""
-        self._database = database
-        self._batch = database.write_batch()
+        self._batch = database.write_batch(sync=True)
         self.put = self._batch.put
         self.delete = self._batch.delete
 
-    def write(self, *, sync: bool) -> None:
-        """Write the batch; see `engine.Batch`."""
-        # plyvel fixes at a batch's birth whether it is synced; a batch is appended to another at the cost of a copy.
-        batch = self._batch
-        if sync:
-            batch = self._database.write_batch(sync=True)
-            batch.append(self._batch)
+    def write(self) -> None:
+        """Write the batch and sync; see `engine.Batch`."""
         try:
-            batch.write()
+            self._batch.write()
         except (plyvel.Error, OSError) as error:
             raise StorageFailed(f"writing the database failed: {error}") from error
 

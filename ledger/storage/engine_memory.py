@@ -27,7 +27,7 @@ class MemoryBatch:
         """Remove a key when the batch is written."""
         self._changes.append((key, None))
 
-    def write(self, *, sync: bool) -> None:
+    def write(self) -> None:
         """Write the batch; there is nothing to sync."""
         self._engine.apply(self._changes)
 
