@@ -4,7 +4,7 @@ Orders are those of the message: validation follows the order of the set, sorted
 the normative order. Keys are text here, as in the message; `state.public_key` makes entries' names of them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ledger.core.state import Version
 
@@ -38,6 +38,9 @@ class MetadataWrite:
 
     key: str
     entries: tuple[tuple[str, bytes], ...]
+
+    stored: bytes = field(default=b"", compare=False)
+    """The entries as they are stored, when they came in a message: what Go re-encodes, unknown fields included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,9 @@ class HashedMetadataWrite:
 
     key_hash: bytes
     entries: tuple[tuple[str, bytes], ...]
+
+    stored: bytes = field(default=b"", compare=False)
+    """As with `MetadataWrite`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,15 @@ re-encodes to exactly the bytes it came as is what forbids it. Steps of `check_w
 1. at least one envelope;
 2. a single envelope of type CONFIG needs no more: there is no border in such a block;
 3. each envelope decodes, has a payload and a signature;
-4. each envelope re-encodes to the same bytes. Unknown fields behind the known ones survive that, as in Go.
+4. each envelope re-encodes to the same bytes. Unknown fields behind the known ones survive that, as in Go;
+5. the data hash of the header is that of the envelopes.
 """
 
 from typing import Any
 
 from fabric_protos.common import common_pb2
 
-from ledger.core.block import Block, Header
+from ledger.core.block import Block, Header, check_data_hash
 from ledger.core.errors import InvalidBlock, MalformedMessage
 from ledger.core.names import BlockNumber
 from ledger.wire.messages import parse
@@ -62,6 +63,18 @@ def block_message(block: Block) -> Any:
     )
 
 
+def metadata_value(slot: bytes) -> bytes:
+    """Take the value out of a metadata slot that holds a `common.Metadata`; empty for an empty slot.
+
+    Raises:
+        InvalidBlock: The slot does not decode.
+    """
+    try:
+        return bytes(parse(common_pb2.Metadata, slot, "Metadata").value)
+    except MalformedMessage as error:
+        raise InvalidBlock("block", rule="metadata slot", expected="a common.Metadata", found=slot) from error
+
+
 def is_config_block(block: Block) -> bool:
     """Tell whether a block is a config block: one envelope, and its header says CONFIG."""
     return len(block.envelopes) == 1 and envelope_type(block.envelopes[0]) == common_pb2.CONFIG
@@ -79,18 +92,18 @@ def envelope_type(envelope: bytes) -> int | None:
 
 
 def check_well_formed(block: Block) -> None:
-    """Check that every envelope of a block is well formed (steps above).
+    """Check that every envelope of a block is well formed (steps above), and that the data hash is that of all.
 
     Raises:
         InvalidBlock: One is not; the rule names the step, the subject the envelope.
     """
     if not block.envelopes:
         raise InvalidBlock(f"block {block.number}", rule="empty block", expected="at least one envelope", found=0)
-    if is_config_block(block):
-        return
-    for index, envelope in enumerate(block.envelopes):
-        if split_envelope(envelope) is None:
-            check_envelope(f"block {block.number}, envelope {index}", envelope)
+    if not is_config_block(block):
+        for index, envelope in enumerate(block.envelopes):
+            if split_envelope(envelope) is None:
+                check_envelope(f"block {block.number}, envelope {index}", envelope)
+    check_data_hash(block)
 
 
 def check_envelope(subject: str, envelope: bytes) -> None:
@@ -152,5 +165,6 @@ __all__ = [
     "encode_block",
     "envelope_type",
     "is_config_block",
+    "metadata_value",
     "split_envelope",
 ]

@@ -47,7 +47,7 @@ def namespace_from(message: Any) -> NamespaceSet:
         tuple([read_from(each) for each in kv.reads]),
         tuple([range_from(each) for each in kv.range_queries_info]) if kv.range_queries_info else (),
         tuple([Write(each.key, each.value, each.is_delete) for each in kv.writes]),
-        tuple([MetadataWrite(each.key, entries_from(each)) for each in kv.metadata_writes])
+        tuple([MetadataWrite(each.key, entries_from(each), stored_entries(each)) for each in kv.metadata_writes])
         if kv.metadata_writes
         else (),
         tuple([collection_from(each) for each in message.collection_hashed_rwset])
@@ -68,7 +68,12 @@ def collection_from(message: Any) -> CollectionSet:
                 for each in hashed.hashed_writes
             ]
         ),
-        tuple([HashedMetadataWrite(each.key_hash, entries_from(each)) for each in hashed.metadata_writes]),
+        tuple(
+            [
+                HashedMetadataWrite(each.key_hash, entries_from(each), stored_entries(each))
+                for each in hashed.metadata_writes
+            ]
+        ),
         message.pvt_rwset_hash,
     )
 
@@ -101,6 +106,11 @@ def range_from(message: Any) -> RangeQuery:
 def entries_from(message: Any) -> tuple[tuple[str, bytes], ...]:
     """Decode the entries of a metadata write."""
     return tuple([(entry.name, entry.value) for entry in message.entries])
+
+
+def stored_entries(message: Any) -> bytes:
+    """Encode the entries of a metadata write as Fabric stores them: without key, unknown fields of entries kept."""
+    return bytes(kv_rwset_pb2.KVMetadataWrite(entries=message.entries).SerializeToString())
 
 
 def decode_metadata(data: bytes) -> tuple[tuple[str, bytes], ...]:
