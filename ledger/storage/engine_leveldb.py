@@ -62,7 +62,7 @@ class LevelDbSnapshot:
             if self._snapshot is None:
                 raise StorageFailed("the database was closed")
             try:
-                value: bytes | None = self._get(key)
+                value: bytes | None = self._get(key, verify_checksums=True)
             except (plyvel.Error, OSError) as error:
                 raise StorageFailed(f"reading the database failed: {error}") from error
         return value
@@ -72,7 +72,9 @@ class LevelDbSnapshot:
         with self._lock:
             if self._snapshot is None:
                 raise StorageFailed("the database was closed")
-            pairs = self._snapshot.iterator(start=start, stop=stop, reverse=reverse, fill_cache=False)
+            pairs = self._snapshot.iterator(
+                start=start, stop=stop, reverse=reverse, verify_checksums=True, fill_cache=False
+            )
         try:
             while True:
                 with self._lock:
@@ -135,7 +137,7 @@ class LevelDbEngine:
     def get(self, key: bytes) -> bytes | None:
         """Return the value of a key now, or None."""
         try:
-            value: bytes | None = self._database.get(key)
+            value: bytes | None = self._database.get(key, verify_checksums=True)
         except plyvel.CorruptionError as error:
             raise DatabaseDamaged(f"database {self.directory} is damaged: {error}; rebuild it") from error
         except (plyvel.Error, OSError) as error:

@@ -5,9 +5,10 @@ A segment is an append-only file, named after the first block it is for:
     header      magic(8) | u64 first block | u64 end | u32 crc of these          blocks [first, end) may lie in it
     record      u8 kind | u64 block | u64 dictionary | u32 raw length | u32 length | payload(length) | u32 crc of these
 
-Kind 1 is a block: its content compressed with zstd. What repeats from block to block are certificates: when a block
-brings one that the segment has not met, a record of kind 2 before it holds all certificates so far as a zstd dictionary,
-and `dictionary` of the blocks behind it is that record's offset (0: none). A reader thus needs two records at most.
+Kind 1 is a block, kind 3 a block whose bodies of invalid transactions lie in another folder: its content compressed
+with zstd. What repeats from block to block are certificates: when a block brings one that the segment has not met, a
+record of kind 2 before it holds all certificates so far as a dictionary for zstd, and `dictionary` of the blocks behind
+it is that record's offset (0: none). A reader needs two records at most.
 
 One `SegmentFolder` keeps the segments of one kind. It appends through one open file; reading opens files anew, so that
 a segment may be removed at any time.
@@ -29,6 +30,7 @@ from ledger.storage.files import AppendFile, Files
 
 RECORD_BLOCK = 1
 RECORD_DICTIONARY = 2
+RECORD_BLOCK_WITH_BODIES = 3
 DICTIONARY_BYTES_MAX = 32 << 10
 COMPRESSION_LEVEL = 3
 CONTENT_BYTES_MAX = 1 << 31
@@ -126,7 +128,7 @@ class SegmentFolder:
         self._first, self.end = first, end
         self._dictionary = _Dictionary()
 
-    def append(self, number: BlockNumber, content: bytes) -> Place:
+    def append(self, number: BlockNumber, content: bytes, kind: int = RECORD_BLOCK) -> Place:
         """Append a block's content; durable only after `sync`."""
         assert self._file is not None and len(content) < CONTENT_BYTES_MAX
         dictionary = self._dictionary
@@ -136,7 +138,7 @@ class SegmentFolder:
             frame = _frame(RECORD_DICTIONARY, number, 0, len(raw), payload)
             dictionary.offset = self._file.append(frame)
         payload = dictionary.compressor.compress(content)
-        frame = _frame(RECORD_BLOCK, number, dictionary.offset, len(content), payload)
+        frame = _frame(kind, number, dictionary.offset, len(content), payload)
         return Place(self._first, self._file.append(frame), len(frame))
 
     def append_again(self, place: Place, frame: bytes) -> None:
@@ -201,7 +203,7 @@ class SegmentFolder:
         """Read a block's record and check its checksum and number."""
         path = self.path(place.file)
         record = _parse(self._files.read(path, place.offset, place.length), place.file, place.offset)
-        if record is None or record.kind != RECORD_BLOCK or record.number != number:
+        if record is None or record.kind == RECORD_DICTIONARY or record.number != number:
             raise damaged(path, place.offset, f"no whole record of block {number}")
         return record
 
@@ -234,7 +236,7 @@ class SegmentFolder:
         with self._files.reader(path) as file:
             file.seek(max(offset, _HEADER.size))
             while (record := _next(file, first)) is not None:
-                if record.kind == RECORD_BLOCK:
+                if record.kind != RECORD_DICTIONARY:
                     yield record
 
     def header_size(self) -> int:
