@@ -54,6 +54,7 @@ def create_app(node: NodeView, *, metrics: Metrics | None = None, read_timeout_m
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,
     )
     app.state.node = node
     app.state.reads = reads

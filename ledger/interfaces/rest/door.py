@@ -133,6 +133,11 @@ async def on_invalid_request(request: Request, error: Exception) -> JSONResponse
         }
         for one in error.errors()
     ]
+    if request.headers.get("content-type", "").split(";")[0] != "application/json" and error.errors()[0]["loc"] == (
+        "body",
+    ):
+        expected = "a JSON object, sent with `Content-Type: application/json`"
+        wrong = [wrong[0] | {"rule": "content type", "expected": expected}]
     first = wrong[0]
     detail = f"{first['where']}: {first['expected']}; found {first['found']}"
     members = {"rule": first["rule"], "expected": first["expected"], "found": first["found"], "errors": wrong}

@@ -157,6 +157,15 @@ KINDS: tuple[tuple[type[errors.LedgerError], Kind], ...] = (
         ),
     ),
     (
+        errors.SimulationFailed,
+        Kind(
+            "simulation-failed",
+            HTTPStatus.UNPROCESSABLE_ENTITY,
+            "The chaincode gave no result",
+            "Look at the chaincode's definition, its arguments and its log.",
+        ),
+    ),
+    (
         errors.Diverged,
         Kind(
             "diverged",
