@@ -40,12 +40,16 @@ _FULL, _LOCAL = 1, 2
 _EQUIVOCATION, _DIVERGENCE, _RESOLVED = 1, 2, 3
 
 
+Said = tuple[Statement, PeerSignature]
+"""A statement and one signature on it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Equivocation:
     """Two statements by one key at one height."""
 
-    first: tuple[Statement, PeerSignature]
-    second: tuple[Statement, PeerSignature]
+    first: Said
+    second: Said
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +291,7 @@ def _read_signed(record: bytes) -> CheckpointMessage:
     return message
 
 
-def _encode_pair(pair: tuple[Statement, PeerSignature]) -> bytes:
+def _encode_pair(pair: Said) -> bytes:
     statement, signed = pair
     return lp(statement.encoded) + lp(signed.identity) + lp(signed.signature)
 
