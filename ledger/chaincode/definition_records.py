@@ -1,4 +1,4 @@
-"""How do chaincode definitions stand in the state of `_lifecycle`?  Records of metadata and fields, and how they change.
+"""How do chaincode definitions stand in the state of `_lifecycle`?  Records of metadata and fields, and their changes.
 
 A record is metadata (its kind and the names of its fields) and one entry per field. Committed definitions are public;
 approvals stand in each organisation's implicit collection, of which a peer needs to know the hashes only. Only what

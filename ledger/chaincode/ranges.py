@@ -4,23 +4,21 @@ Fabric records a query by what the peer *fetched*, not by what the contract look
 the peer reads one ahead, so a longer range has 101 results on record before the contract sees the first. Two endorsers
 agree on their results only if both fetch alike.
 
-Sources: hyperledger/fabric v3.1.5, core/chaincode/query_response_generator.go (batches),
-core/ledger/kvledger/txmgmt/rwsetutil/query_results_helper.go (summary).
+Source: hyperledger/fabric v3.1.5, core/chaincode/query_response_generator.go. The summary is in `core.range_summary`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from hashlib import sha256
 
-from ledger.core.rwset import MerkleSummary, RangeQuery, Read
-from ledger.core.state import Entry
-from ledger.wire.rwset import encode_query_reads
+from ledger.core.range_summary import RangeSummary
+from ledger.core.rwset import RangeQuery, Read
+from ledger.core.state import Entry, Version
 
 BATCH_COUNT = 100
 """Results of one answer to a contract."""
 
 DEGREE_MAX = 50
-"""Reads or hashes that may wait on one level of a summary; the next one folds the level."""
+"""Results that are recorded one by one; more are summarised."""
 
 KeyValue = tuple[str, bytes]
 """A result as the contract sees it."""
@@ -60,7 +58,7 @@ class RangeScan:
         self._end = end
         self._entries = entries
         self._count_max = count_max
-        self._reads: list[Read] = []
+        self._reads: list[tuple[bytes, Version]] = []
         self._ahead: KeyValue | None = None
         self._exhausted = False
 
@@ -91,11 +89,15 @@ class RangeScan:
 
     def record(self) -> RangeQuery:
         """Say what the query saw, as it stands in the read-write set."""
-        end = self._end if self._exhausted or not self._reads else self._reads[-1].key
-        if len(self._reads) > DEGREE_MAX:
-            return RangeQuery(self._start, end, self._exhausted, merkle=summarize(self._reads))
-        raw_reads = tuple(self._reads) or None  # Without results neither form is set.
-        return RangeQuery(self._start, end, self._exhausted, raw_reads=raw_reads)
+        end = self._end if self._exhausted or not self._reads else self._reads[-1][0].decode()
+        summary = RangeSummary(DEGREE_MAX)
+        for key, version in self._reads:
+            summary.add(key, version)
+        merkle = summary.finish()
+        if merkle is not None:
+            return RangeQuery(self._start, end, self._exhausted, merkle=merkle)
+        raw_reads = tuple(Read(key.decode(), version) for key, version in self._reads)
+        return RangeQuery(self._start, end, self._exhausted, raw_reads=raw_reads or None)  # No results: neither form.
 
     def close(self) -> None:
         """Let go of the state's iterator; `record` still answers."""
@@ -108,36 +110,6 @@ class RangeScan:
         if found is None:
             self._exhausted = True
             return None
-        key = found[0].decode()
-        self._reads.append(Read(key, found[1].version))
-        return key, found[1].value
-
-
-def summarize(reads: Sequence[Read], degree_max: int = DEGREE_MAX) -> MerkleSummary:
-    """Hash more than `degree_max` reads into a summary.
-
-    Reads are hashed in leaves of `degree_max + 1`, the last one shorter. A level that exceeds `degree_max` hashes is
-    folded into one hash on the level above. At the end all levels below the highest are folded upwards.
-    """
-    levels: list[list[bytes]] = [[]]
-
-    def rise(level: int) -> None:
-        """Fold the levels, from `level` on, that hold too much."""
-        while len(levels[level]) > degree_max:
-            folded = sha256(b"".join(levels[level])).digest()
-            levels[level] = []
-            level += 1
-            if level == len(levels):
-                levels.append([])
-            levels[level].append(folded)
-
-    leaf_count = degree_max + 1
-    for position in range(0, len(reads), leaf_count):
-        levels[0].append(sha256(encode_query_reads(reads[position : position + leaf_count])).digest())
-        rise(0)
-    for level in range(len(levels) - 1):
-        hashes = levels[level]
-        if hashes:
-            levels[level + 1].append(hashes[0] if len(hashes) == 1 else sha256(b"".join(hashes)).digest())
-    rise(len(levels) - 1)
-    return MerkleSummary(degree_max, len(levels), tuple(levels[-1]))
+        key, entry = found
+        self._reads.append((key, entry.version))
+        return key.decode(), entry.value

@@ -54,6 +54,9 @@ class TransactionContext:
     proposal: bytes = b""
     """Serialized Proposal, as signed."""
 
+    signature: bytes = b""
+    """The client's signature over it, for access checks that a built-in chaincode asks for."""
+
 
 @dataclass(frozen=True, slots=True)
 class ChaincodeEvent:

@@ -5,6 +5,7 @@ Formats: peer/lifecycle/lifecycle.proto (calls), db.proto and chaincode_definiti
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from fabric_protos.msp import msp_principal_pb2
@@ -161,6 +162,17 @@ def stored_definition(
         collections,
         endorsing.init_required,
     )
+
+
+@lru_cache(maxsize=1024)
+def endorsement_terms(endorsement: bytes) -> tuple[str, bool]:
+    """Take version and "must be initialised" out of a ChaincodeEndorsementInfo.
+
+    Raises:
+        MalformedMessage: It does not decode.
+    """
+    message = parse(chaincode_definition_pb2.ChaincodeEndorsementInfo, endorsement, "ChaincodeEndorsementInfo")
+    return message.version, message.init_required
 
 
 def collection_terms(collections: bytes) -> tuple[CollectionTerms, ...]:

@@ -8,12 +8,16 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from ledger.chaincode.ranges import Batch, RangeScan
 from ledger.chaincode.simulator import VALIDATION_PARAMETER, Simulator
 
 Operation = dict[str, Any]
 
 UNKNOWN = "unknown operation"
 PRIVATE = frozenset({"pput", "pget", "phash", "pdel", "ppurge", "pvp"})
+SECRET = b"secret"
+"""Value that came as transient data in the only recorded call with some."""
+
 OPEN_START = "\x01"
 """What the recorded chaincode's shim asks for where a range has no first key."""
 
@@ -67,7 +71,7 @@ def step(simulator: Simulator, namespace: str, operation: Operation) -> bool:
         case "vp":
             simulator.set_metadata(namespace, key, parameter)
         case "pput":
-            simulator.put_private(namespace, coll, key, text or operation.get("t", "").encode())
+            simulator.put_private(namespace, coll, key, SECRET if "t" in operation else text)
         case "pdel":
             simulator.delete_private(namespace, coll, key)
         case "ppurge":
@@ -87,17 +91,23 @@ def iterate(simulator: Simulator, namespace: str, operation: Operation, start: s
     """Look at `n` results (all, where it is 0), overwriting each if a value is given."""
     scan = simulator.open_range(namespace, start, end)
     wanted = operation.get("n", 0)
+    written = {"touch": b"touched", "sweep": b""}.get(operation.get("v", ""))
     seen = 0
-    while True:
-        batch = scan.next_batch()
-        for key, _ in batch.results:
+    batch = scan.next_batch()
+    while batch.results:
+        # The recorded shim fetches the next batch as soon as the last result of one is looked at.
+        results, batch = batch.results, batch if seen + len(batch.results) > wanted > 0 else following(scan, batch)
+        for key, _ in results:
             if wanted and seen == wanted:
                 return
             seen += 1
-            if operation.get("v"):
-                simulator.put_state(namespace, key, b"touched")
-        if not batch.has_more or seen == wanted != 0:
-            return
+            if written is not None:
+                simulator.put_state(namespace, key, written)
+
+
+def following(scan: RangeScan, batch: Batch) -> Batch:
+    """Fetch the batch behind one; an empty one at the end."""
+    return scan.next_batch() if batch.has_more else Batch((), has_more=False)
 
 
 def composite(parts: list[str]) -> str:

@@ -11,9 +11,10 @@ from fabric_protos.peer import chaincode_pb2, proposal_pb2, proposal_response_pb
 from google.protobuf.message import DecodeError
 
 from ledger.core.errors import MalformedMessage
-from ledger.core.names import BlockNumber, TxIndex, Verdict
+from ledger.core.merge import merge, operations
+from ledger.core.names import NEVER, BlockNumber, TxIndex, Verdict
 from ledger.core.rwset import ReadWriteSet
-from ledger.core.state import HASHED, PUBLIC, Entry, StateKey, Version, hashed_key, public_key
+from ledger.core.state import HASHED, PUBLIC, Entry, StateKey, Version
 from ledger.wire.rwset import decode_rwset
 from tests.kit.paths import VECTORS
 
@@ -148,27 +149,9 @@ def apply(state: State, envelope: bytes, version: Version) -> None:
         rwset = decode_rwset(found.results) if found is not None else ReadWriteSet()
     except (DecodeError, MalformedMessage):
         return  # A config transaction in the clothes of another; nothing of it is read by contracts.
-    for ns in rwset.namespaces:
-        for write in ns.writes:
-            put(state, public_key(ns.namespace, write.key), b"" if write.deletes else write.value, version)
-        for mark in ns.metadata_writes:
-            touch(state, public_key(ns.namespace, mark.key), version)
-        for coll in ns.collections:
-            for hashed in coll.writes:
-                value = b"" if hashed.is_delete else hashed.value_hash
-                put(state, hashed_key(ns.namespace, coll.collection, hashed.key_hash), value, version)
-            for hashed_mark in coll.metadata_writes:
-                touch(state, hashed_key(ns.namespace, coll.collection, hashed_mark.key_hash), version)
-
-
-def put(state: State, key: StateKey, value: bytes, version: Version) -> None:
-    if value:
-        state[key] = Entry(value, version)
-    else:
-        state.pop(key, None)
-
-
-def touch(state: State, key: StateKey, version: Version) -> None:
-    """A metadata write moves the version of a key that is there; no recorded simulation reads metadata."""
-    if key in state:
-        state[key] = Entry(state[key].value, version)
+    for key, operation in operations(rwset).items():
+        entry = merge(operation, state.get(key), version, NEVER)
+        if isinstance(entry, Entry):
+            state[key] = entry
+        elif entry is None:
+            state.pop(key, None)
