@@ -1,15 +1,21 @@
 """Which bytes decode as a message?  Those that Go's decoder takes, whatever limits the library here has.
 
-The library's parser decides first, at full speed. Only what it refuses is read again by our own reader, which knows
-where it is stricter than Go: unknown groups nested more than 100 deep, and tags or lengths written with more than five
-bytes. Such bytes are rewritten in the shortest form, without unknown groups, and parsed again.
+The library's parser decides first, at full speed. Only what it refuses is read again by our own reader of the wire
+format: where the library is stricter than Go (unknown groups nested more than 100 deep, tags and lengths written with
+more than five bytes), the bytes are rewritten in the shortest form, without groups, and parsed again. Messages that
+contain themselves (signature policies) have a decoder of their own in `wire.policy`.
 """
 
 from typing import Any
 
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError
 
 from ledger.core.errors import MalformedMessage
+from ledger.wire.fields import LENGTH, field, walk
+
+NESTING_MAX = 90
+"""Embedded messages that are rewritten; deeper ones the library would refuse again."""
 
 
 def parse(kind: Any, data: bytes, subject: str) -> Any:
@@ -25,8 +31,30 @@ def parse(kind: Any, data: bytes, subject: str) -> Any:
     """
     try:
         return kind.FromString(data)
-    except DecodeError as error:
+    except DecodeError:
+        pass
+    try:
+        return kind.FromString(plain(kind.DESCRIPTOR, data))
+    except (DecodeError, MalformedMessage) as error:
         raise MalformedMessage(subject, rule="protobuf", expected=f"a {subject} message", found=data) from error
+
+
+def plain(descriptor: Any, data: bytes, nesting: int = 0) -> bytes:
+    """Rewrite a message in the shortest form, without unknown groups.
+
+    Raises:
+        MalformedMessage: Go would refuse the bytes, or they are nested too deep for the library.
+    """
+    if nesting > NESTING_MAX:
+        raise MalformedMessage("protobuf", rule="nesting", expected=f"at most {NESTING_MAX}", found="more")
+    out = bytearray()
+    for number, wire_type, value in walk(data):
+        known = descriptor.fields_by_number.get(number)
+        embedded = known is not None and known.type == FieldDescriptor.TYPE_MESSAGE and wire_type == LENGTH
+        if embedded and isinstance(value, bytes):
+            value = plain(known.message_type, value, nesting + 1)
+        out += field(number, wire_type, value)
+    return bytes(out)
 
 
 __all__ = ["parse"]
