@@ -123,12 +123,12 @@ class Policies:
         """Take the channel's policy for definitions or, where it has none, a member each of most organisations."""
         if self.bundle.has_policy(LIFECYCLE_PATH):
             return PolicyReference(LIFECYCLE_PATH)
-        msp_ids = sorted(each.msp_id for each in self.bundle.application_organisations)
+        msp_ids = sorted(each.msp_id for each in self.bundle.application.organisations)
         return members_of(msp_ids, len(msp_ids) // 2 + 1)
 
     def _implicit_rule(self, msp_id: str) -> Rule | None:
         """Take the organisation's own endorsement policy or, where it has none, any member."""
-        names = sorted(each.name for each in self.bundle.application_organisations if each.msp_id == msp_id)
+        names = sorted(each.name for each in self.bundle.application.organisations if each.msp_id == msp_id)
         if not msp_id or not names:
             return None
         path = f"/Channel/Application/{names[0]}/Endorsement"

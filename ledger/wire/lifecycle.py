@@ -14,8 +14,8 @@ from fabric_protos.peer.lifecycle import db_pb2, lifecycle_pb2
 from ledger.core.definitions import COLLECTIONS, DATATYPE, ENDORSEMENT, SEQUENCE, VALIDATION, Collection, Definition
 from ledger.core.errors import MalformedMessage
 from ledger.core.ports import Codec
-from ledger.wire.fields import LENGTH, field, merged, walk
-from ledger.wire.messages import parse
+from ledger.wire.messages import merged, parse, walk, written
+from ledger.wire.protowire import BYTES
 
 STATIC_CONFIG = 1
 """Field of CollectionConfigPackage and of CollectionConfig that leads to a StaticCollectionConfig."""
@@ -73,7 +73,7 @@ def decode_collections(package: bytes, codec: Codec) -> tuple[Collection, ...]:
     """
     found: list[Collection] = []
     for number, wire_type, config in walk(package):
-        if number == STATIC_CONFIG and wire_type == LENGTH and isinstance(config, bytes):
+        if number == STATIC_CONFIG and wire_type == BYTES and isinstance(config, bytes):
             static = merged(config, STATIC_CONFIG)
             found.append(Collection("", None, 0) if static is None else decode_collection(static, codec))
     return tuple(found)
@@ -93,7 +93,7 @@ def decode_collection(static: bytes, codec: Codec) -> Collection:
     if signature_policy is not None:
         codec.signature_policy(signature_policy)
     rest = b"".join(
-        field(number, wire_type, value)
+        written(number, wire_type, value)
         for number, wire_type, value in walk(static)
         if number not in (MEMBER_POLICY, ENDORSEMENT_POLICY)
     )

@@ -6,13 +6,15 @@ more than five bytes), the bytes are rewritten in the shortest form, without gro
 contain themselves (signature policies) have a decoder of their own in `wire.policy`.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError
 
+from ledger.core.encoding import uvarint
 from ledger.core.errors import MalformedMessage
-from ledger.wire.fields import LENGTH, field, walk
+from ledger.wire.protowire import BYTES, START_GROUP, VARINT, fields
 
 NESTING_MAX = 90
 """Embedded messages that are rewritten; deeper ones the library would refuse again."""
@@ -50,11 +52,44 @@ def plain(descriptor: Any, data: bytes, nesting: int = 0) -> bytes:
     out = bytearray()
     for number, wire_type, value in walk(data):
         known = descriptor.fields_by_number.get(number)
-        embedded = known is not None and known.type == FieldDescriptor.TYPE_MESSAGE and wire_type == LENGTH
+        embedded = known is not None and known.type == FieldDescriptor.TYPE_MESSAGE and wire_type == BYTES
         if embedded and isinstance(value, bytes):
             value = plain(known.message_type, value, nesting + 1)
-        out += field(number, wire_type, value)
+        out += written(number, wire_type, value)
     return bytes(out)
 
 
-__all__ = ["parse"]
+def walk(data: bytes) -> Iterator[tuple[int, int, int | bytes]]:
+    """Yield (number, wire type, value) of each field in order: numbers of varints, contents of others, no groups.
+
+    Raises:
+        MalformedMessage: Go would refuse the bytes.
+    """
+    for field in fields(data, 0, len(data), "protobuf"):
+        if field.wire_type == VARINT:
+            yield field.number, VARINT, field.value
+        elif field.wire_type != START_GROUP:
+            yield field.number, field.wire_type, data[field.value : field.end]
+
+
+def written(number: int, wire_type: int, value: int | bytes) -> bytes:
+    """Write one field in the shortest form."""
+    tag = uvarint(number << 3 | wire_type)
+    if isinstance(value, int):
+        return tag + uvarint(value)
+    if wire_type == BYTES:
+        return tag + uvarint(len(value)) + value
+    return tag + value
+
+
+def merged(data: bytes, number: int) -> bytes | None:
+    """Join all occurrences of an embedded message, which means the same as merging them; None if there is none.
+
+    Raises:
+        MalformedMessage: The message around it does not decode.
+    """
+    found = [value for each, wire_type, value in walk(data) if each == number and wire_type == BYTES]
+    return b"".join(value for value in found if isinstance(value, bytes)) if found else None
+
+
+__all__ = ["merged", "parse", "walk", "written"]
