@@ -1,4 +1,4 @@
-"""How is a channel's ledger opened?  Finish what a crash left, find the configuration in force, check the trust root."""
+"""How is a channel's ledger opened?  Finish what a crash left, find the configuration, check the trust root."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,7 +79,7 @@ def bundle_of(store: LedgerStore, first: Bundle) -> Bundle:
         return first
     entry = store.view().get(public_key("", CONFIG_KEY))
     assert entry is not None, "a ledger with blocks has a configuration"
-    return bundle_from_envelope(entry.value, CODEC)
+    return bundle_from_envelope(entry.value, CODEC, store.channel_id)
 
 
 class Rejudge:
