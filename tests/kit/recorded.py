@@ -1,4 +1,4 @@
-"""What did real peers simulate?  The recorded endorser transactions with their arguments, and the states before them."""
+"""What did real peers simulate?  Recorded endorser transactions with their arguments, and the states before them."""
 
 import csv
 from collections.abc import Iterator, Mapping
@@ -7,19 +7,23 @@ from functools import cache
 from typing import Any
 
 from fabric_protos.common import common_pb2
+from fabric_protos.msp import identities_pb2
 from fabric_protos.peer import chaincode_pb2, proposal_pb2, proposal_response_pb2, transaction_pb2
 from google.protobuf.message import DecodeError
 
-from ledger.core.errors import MalformedMessage
 from ledger.core.merge import merge, operations
 from ledger.core.names import NEVER, BlockNumber, TxIndex, Verdict
 from ledger.core.rwset import ReadWriteSet
-from ledger.core.state import HASHED, PUBLIC, Entry, StateKey, Version
-from ledger.wire.rwset import decode_rwset
+from ledger.core.state import CONFIG_KEY, HASHED, PUBLIC, Entry, StateKey, Version, public_key
+from ledger.core.transaction import Transaction
+from ledger.wire.transaction import decode_transaction
 from tests.kit.paths import VECTORS
 
 ENDORSER_TRANSACTION = 3
 SLOT_VERDICTS = 2
+
+SHORT_LIVED = {"btl": 2}
+"""Block-to-live of the recorded collections that have one."""
 
 State = dict[StateKey, Entry]
 
@@ -103,29 +107,21 @@ class RecordedState:
     """A view of a state at one height."""
 
     def __init__(self, entries: State) -> None:
-        self._entries = entries
+        self.entries = entries
         self._keys = sorted(key for key in entries if key.kind == PUBLIC)
 
     def get(self, key: StateKey) -> Entry | None:
-        return self._entries.get(key)
+        return self.entries.get(key)
 
     def range(self, namespace: str, start: bytes, end: bytes | None) -> Iterator[tuple[bytes, Entry]]:
         for key in self._keys:
             if key.namespace == namespace and start <= key.key and (end is None or key.key < end):
-                yield key.key, self._entries[key]
+                yield key.key, self.entries[key]
 
 
 @cache
-def recorded_states(channel: str, short_lived: tuple[tuple[str, int], ...]) -> tuple[RecordedState, ...]:
-    """Give the state before each block, applying the writes of what the recorded verdicts call valid.
-
-    Args:
-        channel: Which channel.
-        short_lived: (collection, block-to-live) of collections whose entries expire.
-
-    Returns:
-        The state before block n at index n.
-    """
+def recorded_states(channel: str) -> tuple[RecordedState, ...]:
+    """Give the state before each block, at its number, and the end state, by the recorded verdicts."""
     states = []
     state: State = {}
     for number, block in enumerate(blocks(channel)):
@@ -133,25 +129,28 @@ def recorded_states(channel: str, short_lived: tuple[tuple[str, int], ...]) -> t
         before = dict(state)
         for index, envelope in enumerate(block.data.data):
             if block.metadata.metadata[SLOT_VERDICTS][index] == Verdict.VALID:
-                apply(state, envelope, Version(BlockNumber(number), TxIndex(index)))
-        for collection, lifetime in short_lived:
-            for key, entry in before.items():
-                old = key.kind == HASHED and key.collection == collection and entry.version.block + lifetime < number
-                if old and state.get(key) == entry:
-                    del state[key]
+                apply(state, decode_transaction(envelope), Version(BlockNumber(number), TxIndex(index)))
+        for key, entry in before.items():
+            lifetime = SHORT_LIVED.get(key.collection) if key.kind == HASHED else None
+            if lifetime is not None and entry.version.block + lifetime < number and state.get(key) == entry:
+                del state[key]
+    states.append(RecordedState(state))
     return tuple(states)
 
 
-def apply(state: State, envelope: bytes, version: Version) -> None:
+def apply(state: State, transaction: Transaction, version: Version) -> None:
     """Apply the writes of one valid transaction."""
-    try:
-        found = taken_apart(envelope, version.block, version.index, 0, {(version.block, version.index): ""})
-        rwset = decode_rwset(found.results) if found is not None else ReadWriteSet()
-    except (DecodeError, MalformedMessage):
-        return  # A config transaction in the clothes of another; nothing of it is read by contracts.
+    if transaction.config:
+        state[public_key("", CONFIG_KEY)] = Entry(transaction.config, version)
+    rwset = transaction.action.rwset if transaction.action is not None else ReadWriteSet()
     for key, operation in operations(rwset).items():
         entry = merge(operation, state.get(key), version, NEVER)
         if isinstance(entry, Entry):
             state[key] = entry
         elif entry is None:
             state.pop(key, None)
+
+
+def msp_id_of(identity: bytes) -> str:
+    """Name the organisation of a SerializedIdentity."""
+    return str(identities_pb2.SerializedIdentity.FromString(identity).mspid)

@@ -1,0 +1,1 @@
+"""Contracts that tests load into workers."""
