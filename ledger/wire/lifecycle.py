@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fabric_protos.peer import collection_pb2
-from fabric_protos.peer.lifecycle import db_pb2, lifecycle_pb2
+from fabric_protos.peer.lifecycle import chaincode_definition_pb2, db_pb2
 
 from ledger.core.definitions import COLLECTIONS, DATATYPE, ENDORSEMENT, SEQUENCE, VALIDATION, Collection, Definition
 from ledger.core.errors import MalformedMessage
@@ -40,9 +40,9 @@ def decode_definition(metadata: bytes, fields: Mapping[str, bytes], codec: Codec
         raise MalformedMessage("StateMetadata", rule="datatype", expected=DATATYPE, found=datatype)
     sequence = state_data(fields[SEQUENCE], "Int64", SEQUENCE) or 0
     endorsement = state_data(fields[ENDORSEMENT], "Bytes", ENDORSEMENT) or b""
-    parse(lifecycle_pb2.ChaincodeEndorsementInfo, endorsement, "ChaincodeEndorsementInfo")
+    parse(chaincode_definition_pb2.ChaincodeEndorsementInfo, endorsement, "ChaincodeEndorsementInfo")
     parameters = state_data(fields[VALIDATION], "Bytes", VALIDATION) or b""
-    validation = parse(lifecycle_pb2.ChaincodeValidationInfo, parameters, "ChaincodeValidationInfo")
+    validation = parse(chaincode_definition_pb2.ChaincodeValidationInfo, parameters, "ChaincodeValidationInfo")
     package = state_data(fields[COLLECTIONS], "Bytes", COLLECTIONS) or b""
     collections = decode_collections(package, codec)
     return Definition(sequence, validation.validation_plugin, validation.validation_parameter, collections, package)
