@@ -9,11 +9,12 @@ from ledger.core.hashing import header_hash
 from ledger.core.names import BlockNumber, ChannelId
 from ledger.core.outcome import Outcome
 from ledger.core.state import CONFIG_KEY, LedgerView, public_key
-from ledger.node.rules import CODEC, genesis_bundle
+from ledger.node.rules import genesis_bundle
 from ledger.services.committer import Rules
 from ledger.storage.ledger_store import LedgerStore
 from ledger.storage.ledger_values import StoredBlock
 from ledger.wire.block import decode_block
+from ledger.wire.codec import CODEC
 from ledger.wire.config import bundle_from_envelope
 
 

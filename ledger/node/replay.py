@@ -101,8 +101,8 @@ def replay(
     check_same_genesis(genesis_bytes, read(files[0]))
     report = ReplayReport(bundle.channel_id)
     counts: Counter[int] = Counter()
-    with ThreadPoolExecutor(2, "verify") as workers:
-        rules = make_rules(workers)
+    with ThreadPoolExecutor(2, "verify") as verifiers, ThreadPoolExecutor(2, "prepare") as workers:
+        rules = make_rules(verifiers)
         ledger = open_ledger(data, genesis_bytes, rules)
         try:
             compare_stored(ledger.store, files, report, counts)

@@ -1,0 +1,76 @@
+"""How does this node decode and judge blocks?  The rules of `core` with the decoders of `wire`, put together."""
+
+from concurrent.futures import Executor
+
+from ledger.core.block import Block
+from ledger.core.channel_config import Bundle
+from ledger.core.errors import InvalidBlock, InvalidConfig
+from ledger.core.hashing import data_hash
+from ledger.core.orderer_signatures import check_orderer_signatures
+from ledger.core.outcome import Outcome
+from ledger.core.state import CONFIG_KEY, public_key
+from ledger.services.committer import Rules
+from ledger.wire.block import check_well_formed, decode_block, is_config_block
+from ledger.wire.codec import CODEC
+from ledger.wire.config import bundle_from_block, bundle_from_envelope, next_bundle
+from ledger.wire.judging import make_transition
+from ledger.wire.orderer_metadata import orderer_metadata
+
+
+def make_rules(workers: Executor | None) -> Rules:
+    """Put the rules of one channel together.
+
+    Args:
+        workers: Threads that share the signature checks of one block; not the pool that prepares blocks.
+    """
+    transition = make_transition(CODEC, lambda bundle, config: next_bundle(bundle, config, CODEC))
+    return Rules(
+        decode=decode_block,
+        check_well_formed=check_block,
+        check_signatures=check_signatures,
+        prepare=lambda block, bundle: transition.prepare(block, bundle, workers),
+        judge=transition.judge,
+        bundle_after=bundle_after,
+        is_config=is_config_block,
+    )
+
+
+def check_block(block: Block) -> None:
+    """Check what can be checked of a block by itself: its envelopes' form and its data hash.
+
+    Raises:
+        InvalidBlock: A rule is broken.
+    """
+    check_well_formed(block)
+    found = data_hash(block.envelopes)
+    if found != block.header.data_hash:
+        raise InvalidBlock(f"block {block.number}", rule="data hash", expected=block.header.data_hash, found=found)
+
+
+def check_signatures(block: Block, bundle: Bundle) -> None:
+    """Check a block's orderer signatures under the configuration before it; raises `InvalidBlock`."""
+    check_orderer_signatures(block, orderer_metadata(block, bundle), bundle)
+
+
+def bundle_after(outcome: Outcome, bundle: Bundle) -> Bundle:
+    """Give the configuration in force after a block."""
+    entry = outcome.updates.get(public_key("", CONFIG_KEY))
+    return bundle if entry is None else bundle_from_envelope(entry.value, CODEC, bundle.channel_id)
+
+
+def genesis_bundle(genesis: bytes) -> Bundle:
+    """Make the configuration of a genesis block.
+
+    Raises:
+        InvalidBlock: It is no genesis block, or its configuration can't be used.
+    """
+    block = decode_block(genesis)
+    if block.number != 0:
+        raise InvalidBlock("genesis block", rule="block number", expected=0, found=block.number)
+    check_block(block)
+    try:
+        return bundle_from_block(block, CODEC)
+    except InvalidConfig as error:
+        raise InvalidBlock(
+            "genesis block", rule=f"configuration: {error.rule}", expected=error.expected, found=error.found
+        ) from error
