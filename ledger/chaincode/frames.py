@@ -180,6 +180,7 @@ def encode_transaction(transaction: TransactionContext) -> list[bytes]:
         transaction.creator,
         number(transaction.timestamp.seconds),
         number(transaction.timestamp.nanos),
+        number(transaction.is_init),
         number(len(transient) // 2),
         *transient,
         *transaction.args,
@@ -188,7 +189,7 @@ def encode_transaction(transaction: TransactionContext) -> list[bytes]:
 
 def decode_transaction(parts: list[bytes]) -> TransactionContext:
     """Decode what `encode_transaction` wrote."""
-    tx_id, channel_id, creator, seconds, nanos, transient_count, *rest = parts
+    tx_id, channel_id, creator, seconds, nanos, is_init, transient_count, *rest = parts
     split = 2 * number_in(transient_count)
     return TransactionContext(
         TxId(tx_id.decode()),
@@ -196,6 +197,7 @@ def decode_transaction(parts: list[bytes]) -> TransactionContext:
         creator,
         Timestamp(number_in(seconds), number_in(nanos)),
         args=tuple(rest[split:]),
+        is_init=bool(number_in(is_init)),
         transient={name.decode(): value for name, value in zip(rest[:split:2], rest[1:split:2], strict=True)},
     )
 

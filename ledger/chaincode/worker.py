@@ -107,7 +107,7 @@ class Worker:
         from ledger.chaincode.stub import PeerStub
 
         async def invoke(callee: str, args: Sequence[bytes]) -> Any:
-            response, callee_stub = await self.run(callee, replace(transaction, args=tuple(args)))
+            response, callee_stub = await self.run(callee, replace(transaction, args=tuple(args), is_init=False))
             self._stream.send(Kind.LEAVE, *callee_stub.take_writes())
             answer, found = self._stream.receive()
             if answer is Kind.FAILED:
@@ -116,7 +116,8 @@ class Worker:
 
         stub = PeerStub(self._stream, name, transaction, invoke)
         try:
-            response = await self._chaincodes[name].invoke(stub)
+            chaincode = self._chaincodes[name]
+            response = await (chaincode.init(stub) if transaction.is_init else chaincode.invoke(stub))
         except StreamEnded:
             raise
         except Exception as error:  # noqa: BLE001  # What the API lets through, as arguments that are not UTF-8.
