@@ -273,7 +273,7 @@ class Msp:
         subject = f"unit certificate of MSP {self.config.msp_id}"
         certificate = self._ca(pem, "unit")
         for known in (*self._roots, *self._intermediates):
-            if known.der == certificate.der or known.parsed == certificate.parsed:
+            if known.parsed.tbs_certificate_bytes == certificate.parsed.tbs_certificate_bytes:
                 return certifiers_of(self._only_chain(known))
         raise InvalidConfig(subject, rule="unit certificate", expected="a CA of the MSP", found=certificate.common_name)
 
