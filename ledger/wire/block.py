@@ -19,6 +19,7 @@ from ledger.core.block import Block, Header, check_data_hash
 from ledger.core.errors import InvalidBlock, MalformedMessage
 from ledger.core.names import BlockNumber
 from ledger.wire.messages import parse
+from ledger.wire.orderer_metadata import metadata_value
 
 
 def decode_block(data: bytes) -> Block:
@@ -61,18 +62,6 @@ def block_message(block: Block) -> Any:
         data=common_pb2.BlockData(data=block.envelopes),
         metadata=common_pb2.BlockMetadata(metadata=block.metadata),
     )
-
-
-def metadata_value(slot: bytes) -> bytes:
-    """Take the value out of a metadata slot that holds a `common.Metadata`; empty for an empty slot.
-
-    Raises:
-        InvalidBlock: The slot does not decode.
-    """
-    try:
-        return bytes(parse(common_pb2.Metadata, slot, "Metadata").value)
-    except MalformedMessage as error:
-        raise InvalidBlock("block", rule="metadata slot", expected="a common.Metadata", found=slot) from error
 
 
 def is_config_block(block: Block) -> bool:
