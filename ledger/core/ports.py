@@ -1,4 +1,4 @@
-"""What do the rules and services need from outside, and by which shape?  Protocols with more than one implementation."""
+"""What do rules and services need from outside?  Protocols with more than one implementation."""
 
 from collections.abc import Iterator
 from typing import Protocol
@@ -25,6 +25,19 @@ class Codec(Protocol):
 
     def application_policy(self, data: bytes) -> ApplicationPolicy:
         """Decode ApplicationPolicy."""
+        ...
+
+
+class Signer(Protocol):
+    """An identity that can sign: a node's own."""
+
+    @property
+    def serialized(self) -> bytes:
+        """SerializedIdentity."""
+        ...
+
+    def sign(self, message: bytes) -> bytes:
+        """Sign a message by Fabric's rules."""
         ...
 
 
