@@ -19,6 +19,9 @@ from ledger.wire.protowire import BYTES, START_GROUP, VARINT, fields
 NESTING_MAX = 90
 """Embedded messages that are rewritten; deeper ones the library would refuse again."""
 
+_FROM_STRING: dict[Any, Any] = {}
+"""The parser of each message class: finding it on the class costs more than parsing a small message."""
+
 
 def parse(kind: Any, data: bytes, subject: str) -> Any:
     """Decode a message of the class `kind`.
@@ -31,12 +34,15 @@ def parse(kind: Any, data: bytes, subject: str) -> Any:
     Raises:
         MalformedMessage: Go's decoder would refuse the bytes.
     """
+    from_string = _FROM_STRING.get(kind)
+    if from_string is None:
+        from_string = _FROM_STRING[kind] = kind.FromString
     try:
-        return kind.FromString(data)
+        return from_string(data)
     except DecodeError:
         pass
     try:
-        return kind.FromString(plain(kind.DESCRIPTOR, data))
+        return from_string(plain(kind.DESCRIPTOR, data))
     except (DecodeError, MalformedMessage) as error:
         raise MalformedMessage(subject, rule="protobuf", expected=f"a {subject} message", found=data) from error
 
