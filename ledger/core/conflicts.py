@@ -18,6 +18,7 @@ from ledger.core.names import Verdict
 from ledger.core.range_summary import RangeSummary
 from ledger.core.rwset import MerkleSummary, NamespaceSet, RangeQuery, Read, ReadWriteSet
 from ledger.core.state import HASHED, PUBLIC, Entry, StateKey, Version
+from ledger.core.unrecordable import INCOMPARABLE_RANGE
 
 
 def check_reads(rwset: ReadWriteSet, batch: Batch) -> Fault | None:
@@ -67,7 +68,10 @@ def check_version(key: StateKey, expected: Version | None, batch: Batch) -> Faul
 
 
 def check_range(namespace: str, query: RangeQuery, batch: Batch) -> Fault | None:
-    """Check that a range query would see the same again."""
+    """Check that a range query would see the same again.
+
+    What can't be compared at all (`INCOMPARABLE_RANGE`) has the verdict of any phantom (12).
+    """
     results = replayed(namespace, query, batch)
     if query.merkle is not None:
         problem = check_summary(results, query.merkle)
@@ -76,7 +80,7 @@ def check_range(namespace: str, query: RangeQuery, batch: Batch) -> Fault | None
     if problem is None:
         return None
     where = f"{namespace}: range from {shown(ascii(query.start))} to {shown(ascii(query.end))}"
-    return Fault(int(Verdict.PHANTOM_READ_CONFLICT), "range result", f"{where}: {problem}")
+    return Fault(int(INCOMPARABLE_RANGE), "range result", f"{where}: {problem}")
 
 
 def replayed(namespace: str, query: RangeQuery, batch: Batch) -> Iterator[tuple[bytes, Entry]]:

@@ -3,6 +3,9 @@
 No recorded channel can tell: a peer that crashes does so again after every restart, and one that hangs commits nothing
 more. Surviving such blocks with one verdict on every peer is something that Fabric can't do (fabric-seen, "Blocks that
 break a real peer"). The rules refer to these names, and each has a test of its own.
+
+One case needs no verdict: a delete of a key, then a parameter-only write of it in the same block, is a crash there;
+here the key is absent for the second, as for any parameter-only write of an absent key, and stays deleted (`merge`).
 """
 
 from collections.abc import Iterable
@@ -20,7 +23,7 @@ NO_HEADER = Verdict.BAD_COMMON_HEADER
 """A payload without header: crash."""
 
 NO_CHANNEL = Verdict.BAD_CREATOR_SIGNATURE
-"""A header without channel id: judged with the peer's own MSP, so every organisation's peers differ."""
+"""A header without channel id: judged with the peer's own MSP there, so that organisations differ. Any other id: the same."""
 
 CONFIG_BESIDE_OTHERS = Verdict.INVALID_CONFIG_TRANSACTION
 """A CONFIG transaction that is not alone in its block: crash or stop; the others are judged as ever here."""
@@ -35,14 +38,8 @@ stop at its first use. Here writing it is as valid as any write, and every use o
 UNDECODABLE_PARAMETER = Verdict.ENDORSEMENT_POLICY_FAILURE
 """A key-level parameter that does not decode is stored; the next write of the key stops a channel of Fabric's."""
 
-RANGE_RESULT_WITHOUT_VERSION = Verdict.PHANTOM_READ_CONFLICT
-"""A recorded range result that names a key as absent which is there: crash."""
-
-SUMMARY_DEGREE_TOO_SMALL = Verdict.PHANTOM_READ_CONFLICT
-"""A Merkle summary of a degree below 2: crash."""
-
-PARAMETER_AFTER_DELETE_IS_NO_OP = True
-"""A delete of a key, then a parameter-only write of it in the same block: crash. Here the key stays deleted."""
+INCOMPARABLE_RANGE = Verdict.PHANTOM_READ_CONFLICT
+"""A recorded range result without version whose key exists, or a Merkle summary of a degree below 2: crash."""
 
 
 def namespaces_in_order(names: Iterable[str]) -> list[str]:
@@ -57,12 +54,10 @@ def namespaces_in_order(names: Iterable[str]) -> list[str]:
 
 __all__ = [
     "CONFIG_BESIDE_OTHERS",
+    "INCOMPARABLE_RANGE",
     "NO_CHANNEL",
     "NO_ENDORSED_ACTION",
     "NO_HEADER",
-    "PARAMETER_AFTER_DELETE_IS_NO_OP",
-    "RANGE_RESULT_WITHOUT_VERSION",
-    "SUMMARY_DEGREE_TOO_SMALL",
     "UNDECODABLE_BODY",
     "UNDECODABLE_PARAMETER",
     "UNDEFINED_COLLECTION",

@@ -37,6 +37,7 @@ from ledger.core.state import HASHED, PUBLIC, LedgerView, StateKey
 from ledger.core.transaction import CONFIG, Action, Stage, Transaction
 from ledger.core.unrecordable import (
     CONFIG_BESIDE_OTHERS,
+    NO_CHANNEL,
     UNDEFINED_COLLECTION,
     UNUSABLE_DEFINITION,
     namespaces_in_order,
@@ -78,7 +79,7 @@ def check_creator(transaction: Transaction, bundle: Bundle) -> Fault | None:
     """Check that the creator is a valid member of the channel and signed (step 2)."""
     if transaction.channel_id != bundle.channel_id:
         detail = f"expected {bundle.channel_id}, found {shown(transaction.channel_id)}"
-        return Fault(int(Verdict.BAD_CREATOR_SIGNATURE), "channel of the creator", detail)
+        return Fault(int(NO_CHANNEL), "channel of the creator", detail)
     try:
         creator = bundle.msps.deserialize(transaction.creator)
         bundle.msps.validate(creator)

@@ -42,6 +42,7 @@ from ledger.core.transaction import (
     Stage,
     Transaction,
 )
+from ledger.core.unrecordable import NO_ENDORSED_ACTION, NO_HEADER, UNDECODABLE_BODY
 from ledger.wire.block import split_envelope
 from ledger.wire.messages import parse
 from ledger.wire.rwset import decode_rwset
@@ -89,7 +90,7 @@ def undecoded(payload: bytes, signature: bytes, fault: Fault, tx_id: str = "") -
 def from_payload(payload: Any, payload_bytes: bytes, signature: bytes) -> Transaction:
     """Go through steps 1 to 8 from the header on."""
     if not payload.HasField("header"):
-        return undecoded(payload_bytes, signature, Fault(int(Verdict.BAD_COMMON_HEADER), "header", "none"))
+        return undecoded(payload_bytes, signature, Fault(int(NO_HEADER), "header", "none"))
     header = payload.header
     try:
         channel_header = parse(common_pb2.ChannelHeader, header.channel_header, "ChannelHeader")
@@ -155,7 +156,7 @@ def endorsed_action(data: bytes, header: Any) -> tuple[Any, Any]:
     try:
         return checked_action(data, header)
     except MalformedMessage as error:
-        raise Faulty(Verdict.INVALID_ENDORSER_TRANSACTION, f"{error.subject} message", str(error)) from error
+        raise Faulty(UNDECODABLE_BODY, f"{error.subject} message", str(error)) from error
 
 
 def checked_action(data: bytes, header: Any) -> tuple[Any, Any]:
@@ -165,7 +166,7 @@ def checked_action(data: bytes, header: Any) -> tuple[Any, Any]:
         raise Faulty(invalid, "transaction", "expected a Transaction message, found nothing")
     actions = parse(transaction_pb2.Transaction, data, "Transaction").actions
     if len(actions) != 1:
-        raise Faulty(invalid, "action count", f"expected 1, found {len(actions)}")
+        raise Faulty(NO_ENDORSED_ACTION, "action count", f"expected 1, found {len(actions)}")
     action_header = actions[0].header
     if action_header != header.signature_header:  # Equal ones were checked already.
         signature_header = parse(common_pb2.SignatureHeader, action_header, "SignatureHeader")
@@ -173,7 +174,7 @@ def checked_action(data: bytes, header: Any) -> tuple[Any, Any]:
             raise Faulty(invalid, "action header", "expected nonce and creator, found none")
     payload = parse(transaction_pb2.ChaincodeActionPayload, actions[0].payload, "ChaincodeActionPayload")
     if not payload.HasField("action"):
-        raise Faulty(invalid, "endorsed action", "expected a ChaincodeEndorsedAction, found none")
+        raise Faulty(NO_ENDORSED_ACTION, "endorsed action", "expected a ChaincodeEndorsedAction, found none")
     response_bytes = payload.action.proposal_response_payload
     response = parse(proposal_response_pb2.ProposalResponsePayload, response_bytes, "ProposalResponsePayload")
     proposal = payload.chaincode_proposal_payload

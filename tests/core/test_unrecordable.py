@@ -1,6 +1,7 @@
 """Blocks that crash, hang or split real peers: each gets one verdict of ours, and the ledger goes on."""
 
 from hashlib import sha256
+from typing import Any
 
 import pytest
 from fabric_protos.common import common_pb2
@@ -75,7 +76,8 @@ def test_the_first_failing_namespace_in_ascending_order_decides(channel: Channel
 
 @pytest.mark.parametrize("part", ["data", "action_payload", "response_payload"])
 def test_a_writer_behind_an_undecodable_body_is_judged_as_ever(channel: Channel, part: str) -> None:
-    bad = channel.draft(writes("asset", "a"), **{part: GARBAGE})
+    parts: dict[str, Any] = {part: GARBAGE}
+    bad = channel.draft(writes("asset", "a"), **parts)
     assert channel.verdicts(bad, channel.draft(writes("asset", "a"))) == [
         Verdict.INVALID_ENDORSER_TRANSACTION,
         VALID,
@@ -104,7 +106,7 @@ def test_a_payload_without_endorsed_action_is_invalid(channel: Channel) -> None:
     ],
 )
 def test_a_parameter_of_a_failed_transaction_does_not_hold_up_later_writers(
-    channel: Channel, parts: dict[str, object], verdict: Verdict
+    channel: Channel, parts: dict[str, Any], verdict: Verdict
 ) -> None:
     sets = in_set(in_namespace("asset", metadata=[parameter_write("k")]))
     assert channel.verdicts(channel.draft(sets, **parts), channel.draft(writes("asset", "k"))) == [verdict, VALID]
