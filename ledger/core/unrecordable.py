@@ -23,7 +23,7 @@ NO_HEADER = Verdict.BAD_COMMON_HEADER
 """A payload without header: crash."""
 
 NO_CHANNEL = Verdict.BAD_CREATOR_SIGNATURE
-"""A header without channel id: judged with the peer's own MSP there, so that organisations differ. Any other id: the same."""
+"""A header without channel id: judged with the peer's own MSP there, so that organisations differ."""
 
 CONFIG_BESIDE_OTHERS = Verdict.INVALID_CONFIG_TRANSACTION
 """A CONFIG transaction that is not alone in its block: crash or stop; the others are judged as ever here."""
