@@ -1,6 +1,6 @@
 """What is in a transaction, and what is wrong with it before any state is asked?
 
-Values that `wire.transaction` makes of an envelope. They keep the original bytes of everything that is signed or hashed.
+Values that `wire.transaction` makes of an envelope. They keep the original bytes of all that is signed or hashed.
 A transaction that can't be valid carries its first fault, as data, with the stage at which Fabric would find it: stages
 stand between the checks that need identities or state, so that the verdict is always that of the first check in
 Fabric's order.

@@ -101,8 +101,9 @@ class Transition:
         return Prepared(block, bundle.sequence, tuple([each for piece in done for each in piece]))
 
     def _prepare_some(self, envelopes: Sequence[bytes], bundle: Bundle) -> tuple[PreparedTransaction, ...]:
-        decode = self._decoders.transaction
-        return tuple([check_signatures(decode(envelope), bundle) for envelope in envelopes])
+        """Decode all, then check all: interleaved, each would push the other out of the processor's caches."""
+        transactions = [self._decoders.transaction(envelope) for envelope in envelopes]
+        return tuple([check_signatures(transaction, bundle) for transaction in transactions])
 
     def judge(self, prepared: Prepared, view: LedgerView, bundle: Bundle) -> Outcome:
         """Judge a prepared block in the state before it (steps above).

@@ -28,6 +28,14 @@ from ledger.core.rwset import (
 from ledger.core.state import Version
 from ledger.wire.messages import parse
 
+REMEMBERED_BYTES_MAX = 100
+"""Longest KVRWSet that is remembered: the reads of a chaincode's definition, which each of its transactions makes."""
+
+REMEMBERED_MAX = 4096
+"""Sets remembered; beyond, all are forgotten."""
+
+_remembered: dict[tuple[str, bytes], NamespaceSet] = {}
+
 
 def decode_rwset(data: bytes) -> ReadWriteSet:
     """Decode a TxReadWriteSet with everything in it.
@@ -40,6 +48,21 @@ def decode_rwset(data: bytes) -> ReadWriteSet:
 
 
 def namespace_from(message: Any) -> NamespaceSet:
+    """Decode one NsReadWriteSet; short ones are remembered, since most transactions of a chaincode share one."""
+    data = message.rwset
+    if len(data) > REMEMBERED_BYTES_MAX or message.collection_hashed_rwset:
+        return decode_namespace(message)
+    key = (message.namespace, data)
+    found = _remembered.get(key)
+    if found is None:
+        found = decode_namespace(message)
+        if len(_remembered) >= REMEMBERED_MAX:
+            _remembered.clear()
+        _remembered[key] = found
+    return found
+
+
+def decode_namespace(message: Any) -> NamespaceSet:
     """Decode one NsReadWriteSet."""
     kv = parse(kv_rwset_pb2.KVRWSet, message.rwset, "KVRWSet")
     return NamespaceSet(
