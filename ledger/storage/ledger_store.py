@@ -1,158 +1,519 @@
 """How does one block become durable, all of it or nothing?  The one commit point of a channel (design, section 8).
 
-Interface first; the bodies follow.
+A commit: 1. the block is appended to the segments; 2. the segments are synced; 3. one synced batch holds every change
+of state and indexes and how far each file counts. Several blocks form a group: all are appended, synced once, and their
+changes go into one batch; until then they are read through an overlay, and nothing is told to anyone.
+
+At the start: whole records beyond the savepoint are judged and committed again (`recommit`), a torn tail is cut, a
+file that is shorter than the savepoint says is damage. The database is derived: where it is gone, `recommit` makes it
+again from the segments. Pruning is one synced record; what it did not get to unlink goes at the next start.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from itertools import count
 from pathlib import Path
-from typing import Protocol
 
 from ledger.core.checkpoint import CheckpointRoots
-from ledger.core.errors import Fault
-from ledger.core.names import BlockNumber, ChannelId, Digest, TxId, TxIndex
+from ledger.core.encoding import u64
+from ledger.core.errors import StorageDamaged
+from ledger.core.hashing import digest
+from ledger.core.merkle import leaf_hash as log_leaf
+from ledger.core.merkle import tree_hash
+from ledger.core.names import NEVER, BlockNumber, ChannelId
 from ledger.core.outcome import Outcome
-from ledger.core.state import Entry, HistoryEntry, LedgerView, StateKey, TxPlace
-from ledger.core.state_tree import StateProof
-from ledger.core.vblock import VBlock
+from ledger.core.state import LedgerView
+from ledger.core.state_tree import slow_root
+from ledger.core.vblock import Leaf, header_of, leaves_of, vblock_hash
+from ledger.storage.block_files import BlockFiles, Places, Positions
+from ledger.storage.checkpoint_state import PENDING, CheckpointState, CheckpointStateView
+from ledger.storage.engine import Batch, OpenEngine
+from ledger.storage.engine_leveldb import LevelDbEngine
+from ledger.storage.files import DirectoryLock, Files
+from ledger.storage.keys import (
+    BLOCK_HASH,
+    CAPTURED,
+    CONFIG,
+    FAULTS,
+    INTERVAL,
+    PRE_IMAGE,
+    SAVEPOINT_KEY,
+    BlockRow,
+    Savepoint,
+    block_key,
+    collections_key,
+    entry_value,
+    expiry_key,
+    faults_value,
+    history_prefix,
+    history_suffix,
+    id_key,
+    place_value,
+    row_value,
+    savepoint_value,
+    state_key,
+)
+from ledger.storage.ledger_reading import LedgerReading
 from ledger.storage.ledger_values import (
     ArchivedFile,
-    BlockSummary,
     CheckpointWork,
-    CollectionCommit,
-    ConfigBlock,
     DiskUse,
     Pin,
     PrunePlan,
     PruneRecord,
     StoredBlock,
 )
+from ledger.storage.record_log import RecordLog
+from ledger.storage.segment_records import stored_block
+from ledger.storage.segments import RECORD_BLOCK_WITH_BODIES, Place, Position
+from ledger.storage.views import Overlay, StoreView
 
 Rejudge = Callable[[StoredBlock, LedgerView], Outcome]
-"""Makes the outcome of a stored block again, in the state before it: by judging it, or, where bodies were pruned, by
-applying its valid transactions under the verdicts that are stored."""
+"""Makes the outcome of a stored block again, in the state before it."""
+
+PINS_MAX = 64
+"""Pins at once."""
 
 
-class CheckpointView(Protocol):
-    """The state as of a captured checkpoint, while commits go on; close it."""
+class LedgerStore(LedgerReading):
+    """One channel's ledger on disk.  One thread commits; reading is safe from any; implements `LedgerReader`."""
 
-    roots: CheckpointRoots
+    def __init__(
+        self, directory: Path, channel_id: ChannelId, *, chk: int, open_engine: OpenEngine, files: Files
+    ) -> None:
+        """Open a channel's folder; see `open`."""
+        self.directory = directory / "channels" / channel_id
+        files.make_directory(self.directory)
+        self._lock_file = DirectoryLock(self.directory / "LOCK")
+        try:
+            engine = open_engine(self.directory / "db")
+            super().__init__(channel_id, engine, BlockFiles(files, self.directory, chk=chk))
+            self._prunes = RecordLog(self.directory / "records" / "prunes.log", files)
+            self._files_verbs = files
+            self._checkpoints = CheckpointState(engine, chk)
+            self._chk = chk
+            self._pins: dict[int, tuple[int, str, float]] = {}
+            self._pin_ids = count(1)
+            if len(self._prunes):
+                self._prune_point = int.from_bytes(self._prunes.read(len(self._prunes) - 1)[:8], "big")
+            self._pending = self._find_pending()
+            self._unlink_pruned()
+        except BaseException:
+            self._lock_file.close()
+            raise
+        self._group: _Group | None = None
+        self._base = engine.snapshot()
 
-    def get(self, key: StateKey) -> Entry | None:
-        """Return the entry as of the checkpoint."""
-        ...
-
-    def entries(self) -> Iterator[tuple[StateKey, Entry]]:
-        """Yield every entry live at the checkpoint, in the database's order."""
-        ...
-
-    def prove(self, key: StateKey) -> StateProof:
-        """Prove presence or absence of a key against the state root."""
-        ...
-
-    def close(self) -> None:
-        """Let go of the checkpoint."""
-        ...
-
-
-class LedgerStore:
-    """One channel's ledger on disk; implements `core.ports.LedgerReader`. (bodies follow)"""
-
-    # -- opening and recovery
     @classmethod
-    def open(cls, directory: Path, channel_id: ChannelId, *, chk: int = 100) -> "LedgerStore":
-        """Open or create `<directory>/channels/<channel_id>`; raises Conflict, StorageDamaged, StorageFailed."""
-        raise NotImplementedError
+    def open(
+        cls,
+        directory: Path,
+        channel_id: ChannelId,
+        *,
+        chk: int = 100,
+        open_engine: OpenEngine = LevelDbEngine,
+        files: Files | None = None,
+    ) -> "LedgerStore":
+        """Open or create `<directory>/channels/<channel_id>`.
+
+        Raises:
+            Conflict: Another process has it open.
+            StorageDamaged: A file is shorter than what was committed, or not what was written.
+            StorageFailed: The disk failed.
+        """
+        return cls(directory, channel_id, chk=chk, open_engine=open_engine, files=files or Files())
+
+    @property
+    def records_directory(self) -> Path:
+        """Folder for small append-only files of others: checkpoints, proofs."""
+        return self.directory / "records"
+
+    # -- recovery
+
+    def _find_pending(self) -> list[tuple[BlockNumber, Places]]:
+        """Find the whole records beyond the savepoint; cut what is behind them."""
+        saved = Positions(self._savepoint.kept, self._savepoint.bodies)
+        for folder, position in ((self._files.kept, saved.kept), (self._files.bodies, saved.bodies)):
+            if position is None or (folder is self._files.bodies and self._is_pruned(position.file)):
+                continue
+            size = folder.size(position.file)
+            if size < position.size:
+                raise StorageDamaged(
+                    f"{folder.path(position.file)} has {size} bytes, {position.size} were committed; "
+                    "restore the file from a copy, or make the ledger anew from the orderer"
+                )
+        pending: list[tuple[BlockNumber, Places]] = []
+        kept, bodies = saved
+        expected = self._savepoint.height
+        for record, own in self._files.records(saved.kept, saved.bodies):
+            if record.number != expected:
+                break
+            lacks = record.kind == RECORD_BLOCK_WITH_BODIES and own is None
+            if lacks and record.number > self._prune_point:
+                break
+            places = Places(record.place, own.place if own else None)
+            pending.append((record.number, places))
+            kept = _end(record.place)
+            bodies = _end(own.place) if own else bodies
+            expected += 1
+        if bodies is not None and self._files.bodies.size(bodies.file) < 0:
+            bodies = None  # Its file was pruned; the next bodies begin a new one.
+        self._files.go_back(Positions(kept, bodies))
+        return pending
+
+    def _is_pruned(self, file: int) -> bool:
+        return self._files.bodies.size(file) < 0 and file <= self._prune_point
 
     @property
     def pending_count(self) -> int:
-        """Whole blocks in the segments beyond the savepoint: call `recommit` before anything else is committed."""
-        raise NotImplementedError
+        """Whole blocks beyond the savepoint: call `recommit` before anything else is committed."""
+        return len(self._pending)
 
     def recommit(self, rejudge: Rejudge) -> int:
-        """Commit the pending blocks again; returns how many."""
-        raise NotImplementedError
+        """Judge and commit the pending blocks again; returns how many.
+
+        Durability: they are committed on return.
+        """
+        done = 0
+        for number, places in self._pending:
+            stored = self._files.read(number, places)
+            outcome = rejudge(stored, self.staged_view())
+            if outcome.verdicts != stored.verdicts or outcome.commit_hash != stored.commit_hash:
+                raise StorageDamaged(
+                    f"block {number} of {self.channel_id} was committed with other verdicts than it is judged to have "
+                    "now; this version judges differently, or the files were changed"
+                )
+            self._files.append_again(places)
+            self._stage(outcome, leaves_of(outcome), places)
+            self.finish_group()
+            done += 1
+        self._pending = []
+        return done
 
     @classmethod
     def rebuild(cls, directory: Path, channel_id: ChannelId, rejudge: Rejudge, *, chk: int = 100) -> "LedgerStore":
-        """Drop the database and make it again from the segments."""
-        raise NotImplementedError
+        """Drop the database and make it again from the segments; give the open store."""
+        shutil.rmtree(directory / "channels" / channel_id / "db", ignore_errors=True)
+        store = cls.open(directory, channel_id, chk=chk)
+        try:
+            store.recommit(rejudge)
+        except BaseException:
+            store.close()
+            raise
+        return store
 
     # -- committing (one thread)
-    def staged_view(self) -> LedgerView:
+
+    def staged_view(self) -> StoreView:
         """The state after the last staged block."""
-        raise NotImplementedError
+        group = self._group
+        if group is None:
+            return StoreView(self._base, self.height, self.commit_hash, borrowed=True)
+        return StoreView(self._base, self.height, self.commit_hash, group.overlay, borrowed=True)
 
     def stage(self, outcome: Outcome) -> None:
         """Append a judged block to the segments, not synced, and to the overlay that `staged_view` reads."""
-        raise NotImplementedError
+        assert not self._pending, "recommit comes first"
+        leaves = leaves_of(outcome)
+        if self._group is None:
+            self._group = _Group(self._engine.batch(), Overlay(self.height, self.commit_hash), self._files.positions,
+                                 self._savepoint)  # fmt: skip
+        self._stage(outcome, leaves, self._files.append(outcome, leaves))
+
+    def _stage(self, outcome: Outcome, leaves: tuple[Leaf, ...], places: Places) -> None:
+        if self._group is None:
+            self._group = _Group(self._engine.batch(), Overlay(self.height, self.commit_hash), self._files.positions,
+                                 self._savepoint)  # fmt: skip
+        group = self._group
+        number = outcome.block.number
+        assert number == group.savepoint.height, "blocks are committed in order"
+        header = header_of(outcome, leaves, group.savepoint.vblock_hash)
+        is_config = outcome.is_config and outcome.verdicts == b"\0"
+        last_config = number if is_config else group.savepoint.last_config
+        row = BlockRow(
+            outcome.block_hash, vblock_hash(self.channel_id, header), header.tx_root, is_config, last_config,
+            places.kept, places.bodies, outcome.commit_hash, outcome.verdicts,
+        )  # fmt: skip
+        self._stage_state(outcome, group)
+        self._stage_indexes(outcome, row, leaves, group)
+        interval = group.savepoint.interval
+        if number == 0:
+            group.batch.put(INTERVAL + u64(0), b"")
+        if self._files.is_boundary(number):
+            group.batch.put(CAPTURED + u64(number), PENDING)
+            interval = BlockNumber(number + 1)
+            group.batch.put(INTERVAL + u64(interval), b"")
+        group.savepoint = Savepoint(
+            number + 1, None, None, row.block_hash, row.vblock_hash, outcome.commit_hash, last_config, interval
+        )
+        group.overlay.height = number + 1
+        group.overlay.commit_hash = outcome.commit_hash
+
+    def _stage_state(self, outcome: Outcome, group: "_Group") -> None:
+        """Put the changed entries, and of each what it was before, where the interval does not have that yet."""
+        interval = PRE_IMAGE + u64(group.savepoint.interval)
+        overlay, batch, get = group.overlay, group.batch, self._base.get
+        changes = [(state_key(key), entry) for key, entry in outcome.updates.items()]
+        changes += [(state_key(key), None) for key in outcome.expired]
+        for raw, entry in changes:
+            before = overlay.entries[raw] if raw in overlay.entries else get(raw)
+            kept = interval + raw
+            if kept not in group.pre_images:
+                group.pre_images.add(kept)
+                if get(kept) is None:
+                    batch.put(kept, before or b"")
+            if entry is None:
+                if before is not None:
+                    batch.delete(raw)
+                overlay.put(raw, None)
+                continue
+            value = entry_value(entry)
+            batch.put(raw, value)
+            overlay.put(raw, value)
+            if entry.expiry != NEVER:
+                batch.put(expiry_key(entry.expiry, raw), b"")
+                overlay.expiring.setdefault(entry.expiry, []).append(raw)
+        for key in outcome.expired:
+            batch.delete(expiry_key(outcome.block.number, state_key(key)))
+
+    def _stage_indexes(self, outcome: Outcome, row: BlockRow, leaves: tuple[Leaf, ...], group: "_Group") -> None:
+        """Put the rows that find blocks, transactions, history, configurations and collections."""
+        number, batch, ids = outcome.block.number, group.batch, group.overlay.ids
+        for leaf in leaves:
+            if leaf.tx_id:
+                key = id_key(leaf.tx_id)
+                earlier = ids.get(key) or self._base.get(key) or b""
+                ids[key] = earlier + place_value(number, leaf.index, leaf.verdict)
+                batch.put(key, ids[key])
+        for index, namespace, name in outcome.history:
+            batch.put(history_prefix(namespace, name) + history_suffix(number, index), b"")
+        batch.put(block_key(number), row_value(row))
+        batch.put(BLOCK_HASH + row.block_hash, u64(number))
+        if outcome.faults:
+            batch.put(FAULTS + u64(number), faults_value(outcome.faults))
+        if row.is_config:
+            batch.put(CONFIG + u64(number), leaves[0].envelope_digest)
+        for namespace, package in outcome.config_history:
+            batch.put(collections_key(namespace, number), package)
 
     def finish_group(self) -> None:
-        """Sync the files once, write the staged batches, the last one synced."""
-        raise NotImplementedError
+        """Sync the files once, then write the one batch of the group.
+
+        Raises:
+            StorageFailed: The disk failed: close the store and open it again.
+
+        Durability: every staged block is committed on return.
+        """
+        group = self._group
+        if group is None:
+            return
+        self._files.sync()
+        positions = self._files.positions
+        savepoint = group.savepoint._replace(kept=positions.kept, bodies=positions.bodies)
+        group.batch.put(SAVEPOINT_KEY, savepoint_value(savepoint))
+        group.batch.write()
+        self._group = None
+        base, self._base = self._base, self._engine.snapshot()
+        base.close()
+        self._savepoint = savepoint
 
     def abandon_group(self) -> None:
         """Forget staged blocks and cut them off the segments."""
-        raise NotImplementedError
+        group, self._group = self._group, None
+        if group is not None:
+            self._files.go_back(group.positions)
 
     def commit(self, outcome: Outcome) -> None:
         """Stage one block and finish."""
-        raise NotImplementedError
+        self.stage(outcome)
+        self.finish_group()
 
     def commit_group(self, outcomes: Iterable[Outcome]) -> None:
-        """Stage several and finish."""
-        raise NotImplementedError
-
-    # -- LedgerReader
-    height: int
-    first_block: BlockNumber
-    prune_point: int  # -1: nothing was pruned
-    block_hash: Digest
-    vblock_hash: Digest
-    commit_hash: bytes
-    channel_id: ChannelId
-    records_directory: Path  # for small append-only files of others (checkpoints, proofs)
-
-    def view(self) -> LedgerView: ...  # type: ignore[empty-body]
-    def block_bytes(self, number: BlockNumber) -> bytes: ...  # type: ignore[empty-body]
-    def vblock(self, number: BlockNumber) -> VBlock: ...  # type: ignore[empty-body]
-    def places(self, tx_id: TxId) -> tuple[TxPlace, ...]: ...  # type: ignore[empty-body]
-    def envelope(self, place: TxPlace) -> bytes: ...  # type: ignore[empty-body]
-    def history(self, namespace: str, key: str) -> Iterator[HistoryEntry]: ...  # type: ignore[empty-body]
-
-    # -- more reading
-    def summary(self, number: BlockNumber) -> BlockSummary: ...  # type: ignore[empty-body]
-    def stored_block(self, number: BlockNumber) -> StoredBlock: ...  # type: ignore[empty-body]  # bodies None where pruned
-    def number_of(self, block_hash: bytes) -> BlockNumber: ...  # type: ignore[empty-body]
-    def faults(self, number: BlockNumber) -> Mapping[TxIndex, Fault]: ...  # type: ignore[empty-body]
-    def config_blocks(self) -> tuple[ConfigBlock, ...]: ...  # type: ignore[empty-body]
-    def last_config(self, number: BlockNumber) -> ConfigBlock: ...  # type: ignore[empty-body]
-    def config_block_bytes(self, number: BlockNumber) -> bytes: ...  # type: ignore[empty-body]  # also below the prune point
-    def collection_commits(self) -> Iterator[CollectionCommit]: ...  # type: ignore[empty-body]
-    def iter_state(self) -> Iterator[tuple[StateKey, Entry]]: ...  # type: ignore[empty-body]  # kind, namespace, collection, key
-    def iter_tx_ids(self) -> Iterator[TxId]: ...  # type: ignore[empty-body]  # by (length, bytes)
-    def disk_use(self) -> DiskUse: ...  # type: ignore[empty-body]
+        """Stage several blocks and finish."""
+        for outcome in outcomes:
+            self.stage(outcome)
+        self.finish_group()
 
     # -- checkpoints
-    def announce_checkpoint(self, number: BlockNumber) -> None: ...  # a future height besides the multiples of chk
-    def captured(self) -> tuple[BlockNumber, ...]: ...  # type: ignore[empty-body]  # ascending; survives restarts
-    def compute_checkpoint(self, number: BlockNumber) -> CheckpointRoots: ...  # type: ignore[empty-body]  # off the commit thread
-    def roots(self, number: BlockNumber) -> CheckpointRoots | None: ...  # type: ignore[empty-body]  # computed before
-    def checkpoint_view(self, number: BlockNumber) -> CheckpointView: ...  # type: ignore[empty-body]
-    def keep_checkpoint(self, number: BlockNumber) -> None: ...  # durable: never thinned until released
-    def release(self, number: BlockNumber) -> None: ...
-    def release_before(self, number: BlockNumber) -> None: ...  # all captured below that nobody keeps
-    def roots_now(self) -> CheckpointRoots: ...  # type: ignore[empty-body]  # at the last block, whatever its height
 
-    last_work: CheckpointWork
+    def announce_checkpoint(self, number: BlockNumber) -> None:
+        """Let a checkpoint be captured at a future height besides the multiples of CHK."""
+        self._files.announce(number)
+
+    def captured(self) -> tuple[BlockNumber, ...]:
+        """List the captured checkpoints, ascending."""
+        return self._checkpoints.captured()
+
+    def compute_checkpoint(self, number: BlockNumber) -> CheckpointRoots:
+        """Compute the roots at a captured checkpoint; off the commit thread."""
+        return self._checkpoints.compute(number)
+
+    def roots(self, number: BlockNumber) -> CheckpointRoots | None:
+        """Return the roots at a checkpoint if they were computed."""
+        return self._checkpoints.roots(number)
+
+    def checkpoint_view(self, number: BlockNumber) -> CheckpointStateView:
+        """Look at the state at a computed checkpoint while commits go on; close the view."""
+        return self._checkpoints.view(number)
+
+    def keep_checkpoint(self, number: BlockNumber) -> None:
+        """Keep a captured checkpoint until it is released."""
+        self._checkpoints.keep(number)
+
+    def release(self, number: BlockNumber) -> None:
+        """Let a checkpoint go."""
+        self._checkpoints.release(number)
+
+    def release_before(self, number: BlockNumber) -> None:
+        """Let all checkpoints below a number go that nobody keeps."""
+        self._checkpoints.release_before(number)
+
+    @property
+    def last_work(self) -> CheckpointWork:
+        """What the last computed checkpoint took."""
+        return self._checkpoints.last_work
+
+    def roots_now(self) -> CheckpointRoots:
+        """Compute the roots at the last block, whatever its height: from all entries, so for checks and replays."""
+        number = BlockNumber(self.height - 1)
+        known = self.roots(number)
+        if known is not None:
+            return known
+        hashes = [log_leaf(self._row(BlockNumber(each)).vblock_hash) for each in range(self.height)]
+        config = self.last_config(number)
+        return CheckpointRoots(
+            number, self.vblock_hash, tree_hash(hashes), slow_root(dict(self.iter_state())), config.number,
+            config.envelope_digest,
+        )  # fmt: skip
 
     # -- pruning
-    def prune_plan(self, to: BlockNumber) -> PrunePlan: ...  # type: ignore[empty-body]  # `to` = the new prune point
-    def archive(self, to: BlockNumber, directory: Path) -> tuple[ArchivedFile, ...]: ...  # type: ignore[empty-body]
-    def prune(self, to: BlockNumber, receipt: bytes) -> None: ...
-    def prune_records(self) -> tuple[PruneRecord, ...]: ...  # type: ignore[empty-body]
-    def pin(self, number: BlockNumber, owner: str, timeout_s: float) -> int: ...  # type: ignore[empty-body]
-    def unpin(self, pin_id: int) -> None: ...
-    def pins(self) -> tuple[Pin, ...]: ...  # type: ignore[empty-body]
+
+    def prune_plan(self, to: BlockNumber) -> PrunePlan:
+        """Say what pruning to a new prune point would do."""
+        low, high = self.first_block, BlockNumber(to + 1)
+        counts: Counter[int] = Counter()
+        for number in range(low, high):
+            counts.update(self._row(BlockNumber(number)).verdicts)
+        files = [first for first in self._files.bodies.segments() if self._files.bodies.bounds(first)[1] <= high]
+        return PrunePlan(
+            low, high, dict(sorted(counts.items())), sum(self._files.bodies.size(first) for first in files),
+            tuple(self._files.bodies.path(first).name for first in files), self.pins(),
+        )  # fmt: skip
+
+    def archive(self, to: BlockNumber, directory: Path) -> tuple[ArchivedFile, ...]:
+        """Copy the files that pruning would remove, sync the copies, read them back and compare.
+
+        Raises:
+            StorageFailed: The copy can't be made or differs.
+        """
+        archived = []
+        self._files_verbs.make_directory(directory)
+        for name in self.prune_plan(to).files:
+            source = self._files.bodies.directory / name
+            content = self._files_verbs.read(source, 0, self._files_verbs.size(source))
+            target = directory / f"{self.channel_id}-{name}"
+            if self._files_verbs.size(target) >= 0:
+                self._files_verbs.unlink(target)
+            copy = self._files_verbs.create(target, content)
+            copy.sync()
+            copy.close()
+            again = self._files_verbs.read(target, 0, len(content) + 1)
+            if again != content:
+                raise StorageDamaged(f"{target} differs from {source} after copying; nothing was pruned")
+            archived.append(ArchivedFile(name, len(content), digest(content)))
+        self._files_verbs.sync_directory(directory)
+        return tuple(archived)
+
+    def prune(self, to: BlockNumber, receipt: bytes) -> None:
+        """Move the prune point and unlink what lies at or below it.
+
+        Args:
+            to: The new prune point; a boundary between prunable files.
+            receipt: Kept for ever with it.
+
+        Durability: prune point and receipt are one synced record; unlinking is finished at the next start.
+        """
+        assert self._prune_point <= to < self.height, "the prune point never goes back, nor beyond the ledger"
+        self._prunes.append(u64(to) + receipt)
+        self._prune_point = to
+        self._unlink_pruned()
+
+    def _unlink_pruned(self) -> None:
+        folder = self._files.bodies
+        gone = [
+            first
+            for first in folder.segments()
+            if first <= self._prune_point and folder.has_whole_header(first)
+            and folder.bounds(first)[1] <= self._prune_point + 1
+        ]  # fmt: skip
+        for first in gone:
+            if folder.position is not None and folder.position.file == first:
+                folder.resume(None)
+            self._files_verbs.unlink(folder.path(first))
+        if gone:
+            self._files_verbs.sync_directory(folder.directory)
+
+    def prune_records(self) -> tuple[PruneRecord, ...]:
+        """List every step of the prune point with its receipt, oldest first."""
+        return tuple(
+            PruneRecord(BlockNumber(int.from_bytes(raw[:8], "big")), raw[8:]) for raw in self._prunes.records()
+        )
+
+    def pin(self, number: BlockNumber, owner: str, timeout_s: float) -> int:
+        """Hold back pruning from a block on, for a while; give an id to end it with."""
+        assert len(self._pins) < PINS_MAX, "pins are bounded by their owner"
+        pin_id = next(self._pin_ids)
+        self._pins[pin_id] = (number, owner, time.monotonic() + timeout_s)
+        return pin_id
+
+    def unpin(self, pin_id: int) -> None:
+        """End a pin; one that has ended is fine."""
+        self._pins.pop(pin_id, None)
+
+    def pins(self) -> tuple[Pin, ...]:
+        """List the pins in force."""
+        now = time.monotonic()
+        self._pins = {key: pin for key, pin in self._pins.items() if pin[2] > now}
+        return tuple(Pin(BlockNumber(number), owner, end - now) for number, owner, end in self._pins.values())
+
+    # -- the rest
+
+    def disk_use(self) -> DiskUse:
+        """Count bytes on disk by what they are."""
+        sizes = {
+            name: sum(path.stat().st_size for path in (self.directory / name).glob("*") if path.is_file())
+            for name in ("kept", "prunable", "records", "db")
+        }
+        return DiskUse(sizes["kept"], sizes["prunable"], sizes["records"], sizes["db"])
 
     def close(self) -> None:
         """Close files and database; open views fail from then on."""
+        self._checkpoints.close()
+        self._files.close()
+        self._prunes.close()
+        self._base.close()
+        self._engine.close()
+        self._lock_file.close()
+
+
+class _Group:
+    """Blocks on their way to the disk."""
+
+    __slots__ = ("batch", "overlay", "positions", "pre_images", "savepoint")
+
+    def __init__(self, batch: Batch, overlay: Overlay, positions: Positions, savepoint: Savepoint) -> None:
+        self.batch = batch
+        self.overlay = overlay
+        self.positions = positions
+        self.savepoint = savepoint
+        self.pre_images: set[bytes] = set()
+
+
+def _end(place: Place) -> Position:
+    """Give the position behind a record."""
+    return Position(place.file, place.offset + place.length)
+
+
+__all__ = ["LedgerStore", "Rejudge", "stored_block"]

@@ -29,6 +29,8 @@ TIME_WINDOW_S = 15 * 60
 """How far a seek's time may be from ours."""
 
 BAD_REQUEST, FORBIDDEN, NOT_FOUND, SUCCESS = 400, 403, 404, 200
+HEADER_WITH_SIG_BYTES = 1
+"""SeekInfo.SeekContentType: data blocks come without their envelopes."""
 
 
 class BlockSource(Protocol):
@@ -206,7 +208,7 @@ def make_seek(info: Any, source: BlockSource, signed: SignedData) -> Seek:
             stop = info.stop.specified.number
             if stop < start:
                 raise Refusal(BAD_REQUEST)
-    headers_only = info.content_type == ab_pb2.SeekInfo.SeekContentType.Value("HEADER_WITH_SIG_BYTES")
+    headers_only = info.content_type == HEADER_WITH_SIG_BYTES
     return Seek(source, start, stop, info.behavior == ab_pb2.SeekInfo.FAIL_IF_NOT_READY, headers_only, signed)
 
 
