@@ -10,7 +10,7 @@ from fabric_protos.orderer import ab_pb2_grpc
 from ledger.interfaces.grpc.orderer import AtomicBroadcast
 from ledger.interfaces.grpc.server import make_server, read_tls
 from ledger.node.config import OrdererSettings
-from ledger.node.replay import read
+from ledger.node.files import read
 from ledger.node.rules import genesis_bundle
 from ledger.node.run import Task, run_node, run_tasks, serve_grpc
 from ledger.services.ordering.embedded import EmbeddedOrderer

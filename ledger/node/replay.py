@@ -13,10 +13,11 @@ from itertools import islice
 from pathlib import Path
 
 from ledger.core.block import SLOT_COMMIT_HASH, SLOT_VERDICTS, Block
-from ledger.core.errors import InvalidBlock, NotFound, StorageFailed
+from ledger.core.errors import InvalidBlock, NotFound
 from ledger.core.hashing import header_hash
 from ledger.core.names import BlockNumber, verdict_name
 from ledger.core.outcome import Outcome
+from ledger.node.files import read
 from ledger.node.ledgers import open_ledger
 from ledger.node.rules import genesis_bundle, make_rules
 from ledger.services.committer import Committer
@@ -127,21 +128,6 @@ def groups(files: list[Path]) -> Iterator[list[Path]]:
     iterator = iter(files)
     while group := list(islice(iterator, GROUP_BLOCKS)):
         yield group
-
-
-def read(path: Path) -> bytes:
-    """Read a file.
-
-    Raises:
-        NotFound: It is not there.
-        StorageFailed: It can't be read.
-    """
-    try:
-        return path.read_bytes()
-    except FileNotFoundError as error:
-        raise NotFound(f"{path} does not exist") from error
-    except OSError as error:
-        raise StorageFailed(f"{path}: {error}") from error
 
 
 def check_same_genesis(genesis: bytes, first: bytes) -> None:

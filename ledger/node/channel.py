@@ -1,0 +1,200 @@
+"""How does one channel of a peer live?  It follows the orderers, commits in a thread of its own, and tells who waits.
+
+1. The follower reads blocks from an orderer into a bounded queue; where the stream breaks it asks the next orderer,
+   with growing pauses, for what comes after the last committed block.
+2. Whatever waits in the queue is committed as one group in the channel's commit thread.
+3. A refused block ends the stream: the blocks behind it are dropped, and another orderer is asked.
+4. A channel that can't go on (a configuration that does not apply, a failing disk) stops and says why; it can still be
+   read, and the other channels go on.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from ledger.client.orderer import OrdererClient
+from ledger.core.channel_config import Bundle
+from ledger.core.errors import ChannelStopped, InvalidBlock, PeerUnreachable, StorageDamaged, StorageFailed
+from ledger.core.names import BlockNumber, ChannelId
+from ledger.core.outcome import Outcome
+from ledger.core.ports import Signer
+from ledger.node.ledgers import open_ledger
+from ledger.node.rules import make_rules
+from ledger.services.committer import Committer
+from ledger.services.events import BlockFeed
+from ledger.storage.ledger_store import LedgerStore
+
+log = logging.getLogger("peerledger.channel")
+
+GROUP_BLOCKS_MAX = 16
+"""Most blocks that are committed with one sync."""
+
+QUEUE_BLOCKS_MAX = 64
+"""Blocks that are read ahead of the commit."""
+
+PAUSE_S_MIN, PAUSE_S_MAX = 0.1, 5.0
+"""Pauses before another orderer is asked."""
+
+
+class Channel:
+    """One channel of a peer, open.
+
+    Args:
+        data: The peer's data directory.
+        genesis: The channel's genesis block.
+        signer: The peer's identity.
+        orderers: Connections to the channel's orderers.
+        chk: Blocks between checkpoints.
+
+    Raises:
+        InvalidBlock, Conflict, StorageDamaged, StorageFailed: The ledger can't be opened.
+    """
+
+    def __init__(
+        self, data: Path, genesis: bytes, signer: Signer, orderers: Sequence[OrdererClient], *, chk: int
+    ) -> None:
+        """Open the ledger; nothing is followed before `run`."""
+        self._signer = signer
+        self._orderers = tuple(orderers)
+        self._verifiers = ThreadPoolExecutor(2, "verify")
+        self._preparers = ThreadPoolExecutor(2, "prepare")
+        self._commits = ThreadPoolExecutor(1, "commit")
+        rules = make_rules(self._verifiers)
+        opened = open_ledger(data, genesis, rules, chk=chk)
+        self.store: LedgerStore = opened.store
+        self.chk = chk
+        self.committer = Committer(
+            self.store, opened.bundle, rules, workers=self._preparers, on_committed=self._committed
+        )
+        self.feed = BlockFeed(self.store.height)
+        if self.store.height == 0:
+            self.committer.commit([genesis])
+        self.stopped_because = ""
+        self.following_from = ""
+        log.info(
+            "channel_open",
+            extra={"channel": self.channel_id, "height": self.store.height, "recommitted": opened.recommitted},
+        )
+
+    @property
+    def channel_id(self) -> ChannelId:
+        """Name of the channel."""
+        return self.store.channel_id
+
+    # -- what doors and services read
+
+    @property
+    def ledger(self) -> LedgerStore:
+        """The ledger, for reading."""
+        return self.store
+
+    @property
+    def bundle(self) -> Bundle:
+        """The configuration in force."""
+        return self.committer.bundle
+
+    @property
+    def height(self) -> int:
+        """Number of durable blocks."""
+        return self.feed.height
+
+    @property
+    def first_block(self) -> BlockNumber:
+        """First block that is held whole."""
+        return self.store.first_block
+
+    def block_bytes(self, number: BlockNumber) -> bytes:
+        """Read a serialized block."""
+        return self.store.block_bytes(number)
+
+    async def wait_above(self, height: int) -> int:
+        """Wait for more blocks."""
+        return await self.feed.wait_above(height)
+
+    async def broadcast(self, envelope: bytes) -> tuple[int, str]:
+        """Send an envelope to an orderer; give its status and text.
+
+        Raises:
+            PeerUnreachable: None answered; whether the envelope is ordered is unknown.
+        """
+        failure: PeerUnreachable | None = None
+        for orderer in self._orderers:
+            try:
+                return await orderer.broadcast(envelope)
+            except PeerUnreachable as error:
+                failure = error
+        raise failure or PeerUnreachable(f"channel {self.channel_id} has no orderer")
+
+    # -- the life of the channel
+
+    async def run(self) -> None:
+        """Follow the orderers until cancelled, or for good once the channel stopped."""
+        pause, turn = PAUSE_S_MIN, 0
+        while True:
+            orderer = self._orderers[turn % len(self._orderers)]
+            before = self.height
+            try:
+                await self._follow(orderer)
+            except ChannelStopped as error:
+                return self._stop(str(error))
+            except (StorageFailed, StorageDamaged) as error:
+                return self._stop(f"storage: {error}")
+            except InvalidBlock as error:
+                log.warning("block_refused", extra={"channel": self.channel_id, "source": orderer.address,
+                                                    "reason": str(error)})  # fmt: skip
+            except PeerUnreachable as error:
+                log.info("orderer_lost", extra={"channel": self.channel_id, "reason": str(error)})
+            self.following_from = ""
+            pause = PAUSE_S_MIN if self.height > before else min(pause * 2, PAUSE_S_MAX)
+            await asyncio.sleep(pause)
+            turn += 1
+
+    def _stop(self, reason: str) -> None:
+        self.stopped_because = reason
+        log.error("channel_stopped", extra={"channel": self.channel_id, "reason": reason})
+
+    async def _follow(self, orderer: OrdererClient) -> None:
+        """Commit what one orderer delivers until its stream ends."""
+        queue: asyncio.Queue[bytes] = asyncio.Queue(QUEUE_BLOCKS_MAX)
+
+        async def read() -> None:
+            async for block in orderer.follow(self.channel_id, self._signer, self.height):
+                self.following_from = orderer.address
+                await queue.put(block)
+
+        reading = asyncio.create_task(read())
+        try:
+            while True:
+                first = asyncio.create_task(queue.get())
+                await asyncio.wait({first, reading}, return_when=asyncio.FIRST_COMPLETED)
+                if not first.done():
+                    first.cancel()
+                    return await reading
+                group = [first.result()]
+                while len(group) < GROUP_BLOCKS_MAX and not queue.empty():
+                    group.append(queue.get_nowait())
+                loop = asyncio.get_running_loop()
+                await asyncio.shield(loop.run_in_executor(self._commits, self.committer.commit, group))
+        finally:
+            reading.cancel()
+
+    def _committed(self, outcomes: tuple[Outcome, ...]) -> None:
+        """Hear of a durable group, in the commit thread."""
+        last = outcomes[-1]
+        transactions = sum(len(outcome.verdicts) for outcome in outcomes)
+        valid = sum(outcome.verdicts.count(0) for outcome in outcomes)
+        self.feed.publish(last.block.number + 1)
+        log.info(
+            "blocks_committed",
+            extra={"channel": self.channel_id, "height": last.block.number + 1, "blocks": len(outcomes),
+                   "transactions": transactions, "valid": valid},
+        )  # fmt: skip
+
+    def close(self) -> None:
+        """Let the commit under way end, then close the ledger."""
+        self._commits.shutdown()
+        self._preparers.shutdown()
+        self._verifiers.shutdown()
+        self.store.close()

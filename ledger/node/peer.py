@@ -1,0 +1,95 @@
+"""The peer daemon: channels, services and doors, built leaves first and run together."""
+
+import logging
+import time
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from functools import partial
+
+from ledger.client.orderer import OrdererClient
+from ledger.client.tls import ClientTls
+from ledger.core.errors import LedgerError
+from ledger.interfaces.rest.app import create_app
+from ledger.interfaces.rest.server import RestServer
+from ledger.node.channel import Channel
+from ledger.node.config import PeerChannel, PeerSettings
+from ledger.node.files import read
+from ledger.node.rules import genesis_bundle
+from ledger.node.run import Task, run_node, run_tasks
+from ledger.node.views import RestNode
+from ledger.storage.msp_folder import SigningIdentity, load_signing_identity
+from ledger.telemetry.logging import set_up_logging
+
+log = logging.getLogger("peerledger.peer")
+
+
+def now() -> datetime:
+    """Read the clock."""
+    return datetime.now(UTC)
+
+
+def now_ms() -> int:
+    """Read the clock in milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+def run_peer(settings: PeerSettings) -> None:
+    """Run a peer until it is told to stop."""
+    set_up_logging(settings.log_level, settings.name)
+    run_node(partial(peer_main, settings))
+
+
+def open_channels(
+    settings: PeerSettings, signer: SigningIdentity, stack: ExitStack
+) -> tuple[dict[str, Channel], dict[str, str]]:
+    """Open every channel; one that can't be opened does not stop the others.
+
+    Returns:
+        The open channels, and for each of the others why it did not open.
+    """
+    channels: dict[str, Channel] = {}
+    failed: dict[str, str] = {}
+    for setting in settings.channels:
+        genesis = read(setting.genesis)
+        name = genesis_bundle(genesis).channel_id
+        try:
+            channel = Channel(
+                settings.data_dir, genesis, signer, connect_orderers(settings, setting),
+                chk=settings.checkpoint.interval_blocks,
+            )  # fmt: skip
+        except LedgerError as error:
+            failed[name] = str(error)
+            log.error("channel_failed", extra={"channel": name, "reason": str(error)})
+            continue
+        stack.callback(channel.close)
+        channels[name] = channel
+    return channels, failed
+
+
+def connect_orderers(settings: PeerSettings, channel: PeerChannel) -> list[OrdererClient]:
+    """Make connections to the orderers of a channel; they open when used."""
+    own, key = read(settings.tls.certificate), read(settings.tls.key)
+    return [OrdererClient(one.address, ClientTls(read(one.tls_roots), own, key)) for one in channel.orderers]
+
+
+async def peer_main(settings: PeerSettings) -> None:
+    """Build the peer and run it."""
+    with ExitStack() as stack:
+        signer = load_signing_identity(settings.msp_dir, settings.msp_id)
+        channels, failed = open_channels(settings, signer, stack)
+        view = RestNode(
+            settings.name, settings.msp_id, channels, failed,
+            pruning_mode=settings.pruning.mode, keep_blocks=settings.pruning.keep_blocks_min, now_ms=now_ms,
+        )  # fmt: skip
+        host, _, port = settings.rest_listen.rpartition(":")
+        rest = RestServer(create_app(view), host=host, port=int(port))
+        tasks: list[Task] = [partial(follow, channel) for channel in channels.values()]
+        tasks.append(rest.run)
+        heights = {name: channel.height for name, channel in channels.items()}
+        log.info("ready", extra={"rest": rest.url, "heights": heights, "failed": failed})
+        await run_tasks(tasks)
+
+
+async def follow(channel: Channel) -> None:
+    """Run a channel; one that stopped stays open for reading and does not end the node."""
+    await channel.run()
