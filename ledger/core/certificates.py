@@ -9,43 +9,74 @@ import base64
 import binascii
 import re
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta, timezone
 from hashlib import sha256
-from typing import TypeVar
 
-from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
-from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID, NameOID
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_der_public_key
 
+from ledger.core.der import (
+    BIT_STRING,
+    BOOLEAN,
+    GENERALIZED_TIME,
+    INTEGER,
+    OCTET_STRING,
+    OID,
+    SEQUENCE,
+    SET,
+    UTC_TIME,
+    Cursor,
+    Element,
+    malformed,
+)
 from ledger.core.encoding import der_length
-from ledger.core.errors import InvalidIdentity
+from ledger.core.errors import InvalidIdentity, MalformedMessage
 from ledger.core.signatures import GROUP_ORDERS, half_order, read_der_signature
 
 _PEM = re.compile(
     rb"(?:^|\n)-----BEGIN ([^\n]*?)-----[ \t\r]*\n(.*?)(?:^|\n)-----END ([^\n]*?)-----[ \t\r]*(?=\n|$)", re.DOTALL
 )
 
-Ext = TypeVar("Ext", bound=x509.ExtensionType)
+ACCEPTED_USAGES = frozenset({"2.5.29.37.0", "1.3.6.1.5.5.7.3.1"})
+"""Any and server authentication: what Go's verifier asks ExtendedKeyUsage to allow when its caller names nothing."""
 
-ACCEPTED_USAGES = frozenset({ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE, ExtendedKeyUsageOID.SERVER_AUTH})
-"""What Go's verifier asks an ExtendedKeyUsage extension to allow when its caller names nothing."""
+KEY_USAGE, BASIC_CONSTRAINTS, SUBJECT_KEY_ID, AUTHORITY_KEY_ID, EXTENDED_USAGE = (
+    "2.5.29.15", "2.5.29.19", "2.5.29.14", "2.5.29.35", "2.5.29.37",
+)  # fmt: skip
 
-KNOWN_CRITICAL = frozenset({
-    ExtensionOID.KEY_USAGE,
-    ExtensionOID.BASIC_CONSTRAINTS,
-    ExtensionOID.SUBJECT_ALTERNATIVE_NAME,
-    ExtensionOID.NAME_CONSTRAINTS,
-    ExtensionOID.CRL_DISTRIBUTION_POINTS,
-    ExtensionOID.AUTHORITY_KEY_IDENTIFIER,
-    ExtensionOID.EXTENDED_KEY_USAGE,
-    ExtensionOID.SUBJECT_KEY_IDENTIFIER,
-    ExtensionOID.CERTIFICATE_POLICIES,
-    ExtensionOID.AUTHORITY_INFORMATION_ACCESS,
-    ExtensionOID.ISSUER_ALTERNATIVE_NAME,
-})  # fmt: skip
+SEQUENCES = frozenset({"2.5.29.17", "2.5.29.30", "2.5.29.31", "2.5.29.32", "1.3.6.1.5.5.7.1.1"})
+"""Extensions that Go understands besides those above; here they only have to be sequences: alternative names, name
+constraints, distribution points, policies, authority information."""
+
+COMMON_NAME, UNIT = "2.5.4.3", "2.5.4.11"
+
+EC_KEY, RSA_KEY, ED25519_KEY = "1.2.840.10045.2.1", "1.2.840.113549.1.1.1", "1.3.101.112"
+
+PSS = "1.2.840.113549.1.1.10"
+
+SIGNATURE_HASHES: dict[str, hashes.HashAlgorithm] = {
+    "1.2.840.10045.4.3.2": hashes.SHA256(),
+    "1.2.840.10045.4.3.3": hashes.SHA384(),
+    "1.2.840.10045.4.3.4": hashes.SHA512(),
+    "1.2.840.113549.1.1.11": hashes.SHA256(),
+    "1.2.840.113549.1.1.12": hashes.SHA384(),
+    "1.2.840.113549.1.1.13": hashes.SHA512(),
+}
+"""Hash of each signature algorithm with ECDSA or RSA that Go verifies in certificates (SHA-1 and MD5 it refuses)."""
+
+PSS_HASHES: tuple[tuple[bytes, hashes.HashAlgorithm], ...] = (
+    (bytes.fromhex("0609608648016503040201"), hashes.SHA256()),
+    (bytes.fromhex("0609608648016503040202"), hashes.SHA384()),
+    (bytes.fromhex("0609608648016503040203"), hashes.SHA512()),
+)
+"""Hash of RSA-PSS by the object identifier that stands in its parameters."""
+
+_UTC_TIME = re.compile(rb"(\d{10})(\d\d)?(Z|[+-]\d{4})")
+_GENERALIZED_TIME = re.compile(rb"(\d{14})(Z|[+-]\d{4})")
+_PRINTABLE = re.compile(rb"[A-Za-z0-9 '()+,\-./:=?*&]*")
 
 
 def pem_block(data: bytes) -> bytes | None:
@@ -76,7 +107,22 @@ class Certificate:
     """A parsed certificate; two are the same if their DER is."""
 
     der: bytes
-    parsed: x509.Certificate
+    signed: bytes
+    """The part that the issuer signed."""
+
+    algorithm: bytes
+    """DER of the signature's algorithm."""
+
+    algorithm_id: str
+    """Object identifier of that algorithm."""
+
+    signature: bytes
+    """The issuer's signature."""
+
+    version: int
+    """1, 2 or 3."""
+
+    serial_number: int
     subject: bytes
     """DER of the subject name."""
 
@@ -87,7 +133,12 @@ class Certificate:
     units: tuple[str, ...]
     """Organisational units of the subject, in order, repeated ones repeated."""
 
+    key_info: bytes
+    """DER of SubjectPublicKeyInfo."""
+
     public_key: object
+    """The key; None for an algorithm that is not known (such a certificate identifies nobody)."""
+
     not_before: datetime
     not_after: datetime
     subject_key_id: bytes
@@ -97,11 +148,11 @@ class Certificate:
 
     is_ca: bool
     path_length_max: int | None
-    usages: frozenset[x509.ObjectIdentifier] | None
-    """ExtendedKeyUsage, None without the extension."""
+    usages: frozenset[str]
+    """ExtendedKeyUsage; empty where everything is allowed."""
 
     may_sign_certificates: bool
-    """False if KeyUsage is there and lacks keyCertSign."""
+    """False if KeyUsage is there, names something and lacks keyCertSign."""
 
     unhandled: tuple[str, ...]
     """Critical extensions that nobody understands."""
@@ -132,61 +183,191 @@ def parse_der(der: bytes, subject: str = "certificate") -> Certificate:
     """
     try:
         return _read(der)
-    except (ValueError, TypeError, UnsupportedAlgorithm, x509.DuplicateExtension) as error:
+    except (ValueError, UnsupportedAlgorithm) as error:
         raise InvalidIdentity(subject, rule="X.509", expected="a certificate", found=f"{error}") from error
+    except MalformedMessage as error:
+        raise InvalidIdentity(subject, rule="X.509", expected="a certificate", found=error) from error
 
 
 def _read(der: bytes) -> Certificate:
-    parsed = x509.load_der_x509_certificate(der)
-    extensions = {extension.oid: extension for extension in parsed.extensions}
-    constraints = _value(extensions, x509.BasicConstraints)
-    usage = _value(extensions, x509.KeyUsage)
-    extended = _value(extensions, x509.ExtendedKeyUsage)
-    ski = _value(extensions, x509.SubjectKeyIdentifier)
-    aki = _value(extensions, x509.AuthorityKeyIdentifier)
-    names = parsed.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    units = parsed.subject.get_attributes_for_oid(NameOID.ORGANIZATIONAL_UNIT_NAME)
+    """Read Certificate as Go's parser does: what follows the last known field inside a sequence is passed over."""
+    outer = Cursor(der).read(SEQUENCE)
+    if outer.end != len(der):
+        raise malformed("trailing data", len(der) - outer.end)
+    parts = outer.inside()
+    signed, algorithm, signature = parts.read(SEQUENCE), parts.read(SEQUENCE), parts.read(BIT_STRING)
+    fields = signed.inside()
+    version = fields.optional(0xA0)
+    number = 1 + (version.inside().read(INTEGER).integer() if version else 0)
+    if not 1 <= number <= 3:
+        raise malformed("version", number)
+    serial = fields.read(INTEGER).integer()
+    if serial < 0:
+        raise malformed("serial number", serial)
+    if fields.read(SEQUENCE).raw != algorithm.raw:
+        raise malformed("signature algorithm", "another one inside than outside")
+    issuer = fields.read(SEQUENCE)
+    _read_name(issuer)
+    validity = fields.read(SEQUENCE).inside()
+    not_before, not_after = _read_time(validity.read()), _read_time(validity.read())
+    subject = fields.read(SEQUENCE)
+    name = _read_name(subject)
+    key_info = fields.read(SEQUENCE)
+    extensions = _read_extensions(fields) if number == 3 else {}
+    constraints = _value(extensions, BASIC_CONSTRAINTS, SEQUENCE)
+    is_ca, path_length_max = _read_constraints(constraints) if constraints else (False, None)
+    usage = _value(extensions, KEY_USAGE, BIT_STRING)
+    usage_bits = usage.bits() if usage else b""
+    extended = _value(extensions, EXTENDED_USAGE, SEQUENCE)
+    key_id = _value(extensions, SUBJECT_KEY_ID, OCTET_STRING)
+    authority = _value(extensions, AUTHORITY_KEY_ID, SEQUENCE)
+    authority_id = authority.inside().optional(0x80) if authority else None
+    for understood in SEQUENCES:
+        _value(extensions, understood, SEQUENCE)
+    known = SEQUENCES | {KEY_USAGE, BASIC_CONSTRAINTS, SUBJECT_KEY_ID, AUTHORITY_KEY_ID, EXTENDED_USAGE}
     return Certificate(
         der=der,
-        parsed=parsed,
-        subject=parsed.subject.public_bytes(),
-        issuer=parsed.issuer.public_bytes(),
-        common_name=_text(names[-1].value) if names else "",
-        units=tuple(_text(unit.value) for unit in units),
-        public_key=_public_key(parsed),
-        not_before=parsed.not_valid_before_utc,
-        not_after=parsed.not_valid_after_utc,
-        subject_key_id=ski.digest if ski else b"",
-        authority_key_id=(aki.key_identifier or b"") if aki else b"",
+        signed=signed.raw,
+        algorithm=algorithm.raw,
+        algorithm_id=algorithm.inside().read(OID).oid(),
+        signature=signature.bits(),
+        version=number,
+        serial_number=serial,
+        subject=subject.raw,
+        issuer=issuer.raw,
+        common_name=next((value for kind, value in reversed(name) if kind == COMMON_NAME), ""),
+        units=tuple(value for kind, value in name if kind == UNIT),
+        key_info=key_info.raw,
+        public_key=_public_key(key_info),
+        not_before=not_before,
+        not_after=not_after,
+        subject_key_id=key_id.content if key_id else b"",
+        authority_key_id=authority_id.content if authority_id else b"",
         has_constraints=constraints is not None,
-        is_ca=constraints is not None and constraints.ca,
-        path_length_max=constraints.path_length if constraints else None,
-        usages=frozenset(extended) if extended is not None else None,
-        may_sign_certificates=usage is None or usage.key_cert_sign,
-        unhandled=tuple(
-            oid.dotted_string
-            for oid, extension in extensions.items()
-            if extension.critical and oid not in KNOWN_CRITICAL
-        ),
+        is_ca=is_ca,
+        path_length_max=path_length_max,
+        usages=frozenset(each.oid() for each in extended.inside()) if extended else frozenset(),
+        may_sign_certificates=not any(usage_bits) or bool(usage_bits[0] & 0x04),
+        unhandled=tuple(kind for kind, (critical, _) in extensions.items() if critical and kind not in known),
     )
 
 
-def _value(extensions: dict[x509.ObjectIdentifier, x509.Extension[x509.ExtensionType]], kind: type[Ext]) -> Ext | None:
+def _read_name(name: Element) -> list[tuple[str, str]]:
+    """Read a Name to its attributes in order."""
+    found = []
+    for group in name.inside():
+        if group.tag != SET:
+            raise malformed("name", group.raw)
+        for attribute in group.inside():
+            if attribute.tag != SEQUENCE:
+                raise malformed("name attribute", attribute.raw)
+            parts = attribute.inside()
+            found.append((parts.read(OID).oid(), _read_text(parts.read())))
+    return found
+
+
+def _read_text(element: Element) -> str:
+    """Read one of the string types that Go knows in names."""
+    raw = element.content
+    match element.tag:
+        case 0x0C:
+            return raw.decode("utf-8")
+        case 0x13 if _PRINTABLE.fullmatch(raw):
+            return raw.decode("ascii")
+        case 0x14:
+            return raw.decode("latin-1")
+        case 0x16:
+            return raw.decode("ascii")
+        case 0x12 if all(byte in b"0123456789 " for byte in raw):
+            return raw.decode("ascii")
+        case 0x1E if len(raw) % 2 == 0:
+            return raw.removesuffix(b"\x00\x00").decode("utf-16-be", "replace")
+        case _:
+            raise malformed("string in a name", element.raw)
+
+
+def _read_time(element: Element) -> datetime:
+    """Read UTCTime (seconds may be missing) or GeneralizedTime, with Z or an offset."""
+    if element.tag == UTC_TIME:
+        match = _UTC_TIME.fullmatch(element.content)
+        if match is None:
+            raise malformed("time", element.content)
+        digits, zone = match[1] + (match[2] or b"00"), match[3]
+        digits = (b"20" if digits[:2] < b"50" else b"19") + digits
+    elif element.tag == GENERALIZED_TIME:
+        match = _GENERALIZED_TIME.fullmatch(element.content)
+        if match is None:
+            raise malformed("time", element.content)
+        digits, zone = match[1], match[2]
+    else:
+        raise malformed("time", element.raw)
+    offset = UTC
+    if zone != b"Z":
+        minutes = int(zone[1:3]) * 60 + int(zone[3:5])
+        if minutes == 0 or int(zone[3:5]) > 59:
+            raise malformed("time", element.content)
+        offset = timezone(timedelta(minutes=minutes if zone[:1] == b"+" else -minutes))
+    year, rest = int(digits[:4]), [int(digits[at : at + 2]) for at in range(4, 14, 2)]
+    month, day, hour, minute, second = rest
+    return datetime(year, month, day, hour, minute, second, tzinfo=offset)
+
+
+Extensions = dict[str, tuple[bool, Element]]
+
+
+def _read_extensions(fields: Cursor) -> Extensions:
+    """Read the extensions of a version 3 certificate: (critical, OCTET STRING) by object identifier."""
+    fields.optional(0x81)
+    fields.optional(0x82)
+    wrapped = fields.optional(0xA3)
+    found: Extensions = {}
+    if wrapped is None:
+        return found
+    for extension in wrapped.inside().read(SEQUENCE).inside():
+        if extension.tag != SEQUENCE:
+            raise malformed("extension", extension.raw)
+        parts = extension.inside()
+        kind = parts.read(OID).oid()
+        critical = parts.optional(BOOLEAN)
+        if kind in found:
+            raise malformed("extension that comes twice", kind)
+        found[kind] = (critical.boolean() if critical else False, parts.read(OCTET_STRING))
+    return found
+
+
+def _value(extensions: Extensions, kind: str, tag: int) -> Element | None:
     """Give the value of one extension, None without it."""
-    extension = extensions.get(kind.oid)
-    return extension.value if extension is not None and isinstance(extension.value, kind) else None
+    found = extensions.get(kind)
+    return found[1].inside().read(tag) if found is not None else None
 
 
-def _text(value: str | bytes) -> str:
-    return value if isinstance(value, str) else value.decode("utf-8", "replace")
+def _read_constraints(element: Element) -> tuple[bool, int | None]:
+    """Read BasicConstraints: whether it is a CA, and how many CAs may follow it."""
+    parts = element.inside()
+    is_ca, length = parts.optional(BOOLEAN), parts.optional(INTEGER)
+    path_length_max = length.integer() if length else None
+    return (
+        is_ca.boolean() if is_ca else False,
+        path_length_max if path_length_max is None or path_length_max >= 0 else None,
+    )
 
 
-def _public_key(parsed: x509.Certificate) -> object:
-    """Give the key, None for an algorithm that is not known (such a certificate parses, but identifies nobody)."""
-    try:
-        return parsed.public_key()
-    except (UnsupportedAlgorithm, ValueError):
+def _public_key(key_info: Element) -> object:
+    """Give the key, None for an algorithm that Go does not know.
+
+    A key has one spelling: an elliptic curve must be one that Go knows, named and not spelt out, and its point
+    uncompressed; Ed25519 has no parameters.
+    """
+    kind = key_info.inside().read(SEQUENCE).inside().read(OID).oid()
+    if kind not in (EC_KEY, RSA_KEY, ED25519_KEY):
         return None
+    key = load_der_public_key(key_info.raw)
+    if isinstance(key, rsa.RSAPublicKey):
+        return key
+    is_known = not isinstance(key, ec.EllipticCurvePublicKey) or key.curve.name in GROUP_ORDERS
+    if not is_known or key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo) != key_info.raw:
+        raise malformed("public key", key_info.raw)
+    return key
 
 
 def is_signed_by(certificate: Certificate, issuer: Certificate) -> bool:
@@ -194,27 +375,35 @@ def is_signed_by(certificate: Certificate, issuer: Certificate) -> bool:
 
     The issuer must be allowed to sign certificates. Here a high s passes: sanitising is the next step.
     """
-    if issuer.parsed.version is x509.Version.v3 and not issuer.has_constraints:
+    if issuer.version == 3 and not issuer.has_constraints:
         return False
     if (issuer.has_constraints and not issuer.is_ca) or not issuer.may_sign_certificates:
         return False
-    return check_signature(
-        issuer, certificate.parsed.tbs_certificate_bytes, certificate.parsed.signature,
-        certificate.parsed.signature_hash_algorithm,
-    )  # fmt: skip
+    return check_signature(issuer, certificate.signed, certificate.signature, certificate.algorithm)
 
 
-def check_signature(
-    issuer: Certificate, message: bytes, signature: bytes, algorithm: hashes.HashAlgorithm | None
-) -> bool:
-    """Check a certificate authority's signature over certificate or revocation list."""
+def check_signature(issuer: Certificate, message: bytes, signature: bytes, algorithm: bytes) -> bool:
+    """Check a certificate authority's signature over certificate or revocation list.
+
+    Args:
+        issuer: The authority.
+        message: What it signed.
+        signature: The signature.
+        algorithm: DER of AlgorithmIdentifier.
+    """
     key = issuer.public_key
+    kind = Cursor(algorithm).read(SEQUENCE).inside().read(OID).oid()
+    chosen = SIGNATURE_HASHES.get(kind)
+    if kind == PSS:
+        chosen = next((found for oid, found in PSS_HASHES if oid in algorithm), None)
     try:
-        if isinstance(key, ec.EllipticCurvePublicKey) and algorithm is not None:
-            key.verify(signature, message, ec.ECDSA(algorithm))
-        elif isinstance(key, rsa.RSAPublicKey) and algorithm is not None:
-            key.verify(signature, message, padding.PKCS1v15(), algorithm)
-        elif isinstance(key, ed25519.Ed25519PublicKey):
+        if isinstance(key, ec.EllipticCurvePublicKey) and kind.startswith("1.2.840.10045.4.") and chosen:
+            key.verify(signature, message, ec.ECDSA(chosen))
+        elif isinstance(key, rsa.RSAPublicKey) and kind == PSS and chosen:
+            key.verify(signature, message, padding.PSS(padding.MGF1(chosen), chosen.digest_size), chosen)
+        elif isinstance(key, rsa.RSAPublicKey) and kind.startswith("1.2.840.113549.1.1.") and chosen:
+            key.verify(signature, message, padding.PKCS1v15(), chosen)
+        elif isinstance(key, ed25519.Ed25519PublicKey) and kind == ED25519_KEY:
             key.verify(signature, message)
         else:
             return False
@@ -225,7 +414,7 @@ def check_signature(
 
 def is_ecdsa_signed(certificate: Certificate) -> bool:
     """Tell whether an ECDSA key signed it."""
-    return certificate.parsed.signature_algorithm_oid.dotted_string.startswith("1.2.840.10045.4.")
+    return certificate.algorithm_id.startswith("1.2.840.10045.4.")
 
 
 def sanitised(certificate: Certificate, issuer: Certificate) -> Certificate:
@@ -233,16 +422,66 @@ def sanitised(certificate: Certificate, issuer: Certificate) -> Certificate:
     key = issuer.public_key
     if not is_ecdsa_signed(certificate) or not isinstance(key, ec.EllipticCurvePublicKey):
         return certificate
-    numbers = read_der_signature(certificate.parsed.signature)
+    numbers = read_der_signature(certificate.signature)
     if numbers is None or key.curve.name not in GROUP_ORDERS:
         return certificate
     r, s, _ = numbers
     if s <= half_order(key.curve.name):
         return certificate
     signature = encode_dss_signature(r, GROUP_ORDERS[key.curve.name] - s)
-    tbs = certificate.parsed.tbs_certificate_bytes
-    start = certificate.der.index(tbs) + len(tbs)
-    algorithm = certificate.der[start : start + 2 + certificate.der[start + 1]]
     bits = b"\x03" + der_length(len(signature) + 1) + b"\x00" + signature
-    content = tbs + algorithm + bits
+    content = certificate.signed + certificate.algorithm + bits
     return parse_der(b"\x30" + der_length(len(content)) + content)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RevocationList:
+    """A parsed certificate revocation list; its dates are not looked at."""
+
+    signed: bytes
+    algorithm: bytes
+    signature: bytes
+    authority_key_id: bytes | None
+    """Key identifier of who signed it; None without the extension."""
+
+    serial_numbers: frozenset[int]
+
+
+def parse_revocation_list(data: bytes, subject: str = "revocation list") -> RevocationList:
+    """Parse a revocation list, PEM or DER.
+
+    Raises:
+        InvalidIdentity: The bytes are none.
+    """
+    try:
+        return _read_revocation_list(pem_block(data) or data)
+    except (MalformedMessage, ValueError) as error:
+        raise InvalidIdentity(subject, rule="revocation list", expected="a CRL", found=error) from error
+
+
+def _read_revocation_list(der: bytes) -> RevocationList:
+    outer = Cursor(der).read(SEQUENCE)
+    if outer.end != len(der):
+        raise malformed("trailing data", len(der) - outer.end)
+    parts = outer.inside()
+    signed, algorithm, signature = parts.read(SEQUENCE), parts.read(SEQUENCE), parts.read(BIT_STRING)
+    fields = signed.inside()
+    fields.optional(INTEGER)
+    fields.read(SEQUENCE)
+    _read_name(fields.read(SEQUENCE))
+    _read_time(fields.read())
+    if fields.peek() in (UTC_TIME, GENERALIZED_TIME):
+        _read_time(fields.read())
+    revoked = fields.optional(SEQUENCE)
+    serials = frozenset(each.inside().read(INTEGER).integer() for each in revoked.inside()) if revoked else frozenset()
+    wrapped = fields.optional(0xA0)
+    authority: bytes | None = None
+    for extension in wrapped.inside().read(SEQUENCE).inside() if wrapped else ():
+        inner = extension.inside()
+        kind = inner.read(OID).oid()
+        inner.optional(BOOLEAN)
+        value = inner.read(OCTET_STRING)
+        if kind == AUTHORITY_KEY_ID and authority is None:
+            found = value.inside().read(SEQUENCE).inside().optional(0x80)
+            authority = found.content if found else b""
+    return RevocationList(signed.raw, algorithm.raw, signature.bits(), authority, serials)

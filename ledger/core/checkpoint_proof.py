@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice, permutations
 
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-
 from ledger.core.channel_config import Bundle
 from ledger.core.checkpoint import CheckpointProof, PeerSignature, Statement, signed_bytes
 from ledger.core.errors import InvalidCheckpoint, InvalidIdentity, PolicyNotSatisfied
@@ -118,9 +116,8 @@ def count_signature(statement: Statement, signed: PeerSignature, bundle: Bundle)
 
 
 def _key_bytes(identity: Identity) -> bytes:
-    """Encode the key of a certificate, one way only however the certificate spells it."""
-    key = identity.certificate.parsed.public_key()
-    return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    """Give the key of a certificate as it is encoded there: a key that can sign has one spelling."""
+    return identity.certificate.key_info
 
 
 def check_proof(proof: CheckpointProof, bundle: Bundle, rules: CheckpointRules) -> tuple[CountedSigner, ...]:

@@ -20,17 +20,17 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import TypeVar
 
-from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
 from ledger.core.certificates import (
     ACCEPTED_USAGES,
     Certificate,
+    RevocationList,
     check_signature,
     is_ecdsa_signed,
     is_signed_by,
     parse_pem,
-    pem_block,
+    parse_revocation_list,
     sanitised,
 )
 from ledger.core.errors import InvalidConfig, InvalidIdentity, MalformedMessage, shown
@@ -137,7 +137,7 @@ class Msp:
     _intermediates: tuple[Certificate, ...] = field(init=False)
     _admins: frozenset[bytes] = field(init=False)
     _inner_cas: frozenset[bytes] = field(init=False)
-    _revocations: tuple[tuple[bytes, x509.CertificateRevocationList], ...] = field(init=False)
+    _revocations: tuple[RevocationList, ...] = field(init=False)
     _units: dict[str, tuple[bytes, ...]] = field(init=False)
     _roles: dict[Role, _RoleUnit] | None = field(init=False)
 
@@ -155,21 +155,28 @@ class Msp:
         self._roots = tuple(self._ca(pem, "root") for pem in config.root_certs)
         self._intermediates = tuple(self._ca(pem, "intermediate") for pem in config.intermediate_certs)
         self._roots = tuple(sanitised(root, root) for root in self._roots)
-        self._intermediates = tuple(self._sanitise(certificate) for certificate in self._intermediates)
-        inner: set[bytes] = set()
-        for certificate in self._intermediates:
-            inner.update(parent.der for parent in self._only_chain(certificate)[1:])
+        try:
+            self._intermediates = tuple(self._sanitise(certificate) for certificate in self._intermediates)
+            self._revocations = tuple(parse_revocation_list(data, subject) for data in config.revocation_lists)
+            inner: set[bytes] = set()
+            for certificate in self._intermediates:
+                chain = self._only_chain(certificate)
+                inner.update(parent.der for parent in chain[1:])
+                if len(chain) > 1:
+                    self._check_revocation(certificate, chain[1], f"intermediate certificate of {subject}")
+        except InvalidIdentity as error:
+            raise InvalidConfig(error.subject, rule=error.rule, expected=error.expected, found=error.found) from error
         self._inner_cas = frozenset(inner)
-        self._revocations = tuple(self._revocation_list(data) for data in config.revocation_lists)
         units: dict[str, tuple[bytes, ...]] = {}
         for listed in config.units:
             units[listed.unit] = (*units.get(listed.unit, ()), self._certifiers_of(listed.certificate))
         self._units = units
         self._roles = None
-        if config.role_units is not None:
+        if config.role_units and self.version >= (1, 1, 0):
             self._roles = {
                 role: _RoleUnit(unit.unit, self._certifiers_of(unit.certificate) if unit.certificate else b"")
                 for role, unit in config.role_units.items()
+                if self.version >= (1, 4, 3) or role in (Role.CLIENT, Role.PEER)
             }
         for kind, listed_certs in (
             ("TLS root", config.tls_root_certs),
@@ -196,10 +203,7 @@ class Msp:
             InvalidIdentity: There is no certificate, or it has no single chain.
         """
         certificate = parse_pem(id_bytes, f"identity of {self.msp_id}")
-        try:
-            certificate = self._sanitise(certificate)
-        except InvalidConfig as error:  # pragma: no cover - raised for CAs only
-            raise InvalidIdentity(error.subject, rule=error.rule) from error
+        certificate = self._sanitise(certificate)
         return Identity(self.msp_id, certificate, certificate.digest, serialized)
 
     def validate(self, identity: Identity) -> None:
@@ -257,23 +261,12 @@ class Msp:
             raise InvalidConfig(subject, rule="subject key identifier", expected="one", found="none")
         return certificate
 
-    def _revocation_list(self, data: bytes) -> tuple[bytes, x509.CertificateRevocationList]:
-        subject = f"revocation list of MSP {self.config.msp_id}"
-        try:
-            parsed = x509.load_der_x509_crl(pem_block(data) or data)
-            aki = parsed.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value.key_identifier
-        except x509.ExtensionNotFound:
-            return b"", parsed
-        except ValueError as error:
-            raise InvalidConfig(subject, rule="revocation list", expected="a CRL", found=f"{error}") from error
-        return aki or b"", parsed
-
     def _certifiers_of(self, pem: bytes) -> bytes:
         """Give the certifier id that a unit's certificate stands for."""
         subject = f"unit certificate of MSP {self.config.msp_id}"
         certificate = self._ca(pem, "unit")
         for known in (*self._roots, *self._intermediates):
-            if known.parsed.tbs_certificate_bytes == certificate.parsed.tbs_certificate_bytes:
+            if known.signed == certificate.signed:  # Its signature may be spelt with a high s.
                 return certifiers_of(self._only_chain(known))
         raise InvalidConfig(subject, rule="unit certificate", expected="a CA of the MSP", found=certificate.common_name)
 
@@ -292,7 +285,8 @@ class Msp:
                 ) from error
             admins.add(identity.certificate.der)
         self._admins = frozenset(admins)
-        if not admins and (self._roles is None or Role.ADMIN not in self._roles):
+        has_admin_unit = self._roles is not None and Role.ADMIN in self._roles
+        if not admins and not has_admin_unit and self.version >= (1, 4, 3):
             raise InvalidConfig(
                 subject, rule="MSP admins", expected="admins, or role units with an admin unit", found="none"
             )
@@ -325,8 +319,8 @@ class Msp:
     def _chains(self, leaf: Certificate) -> Iterator[tuple[Certificate, ...]]:
         """Yield every chain to the roots that is good one second after the leaf's NotBefore."""
         at = leaf.not_before + timedelta(seconds=1)
-        if any(root.der == leaf.der or root.parsed == leaf.parsed for root in self._roots):
-            if _in_time(leaf, at):
+        if any(root.der == leaf.der for root in self._roots):
+            if _in_time(leaf, at) and _allows_usage(leaf):
                 yield (leaf,)
             return
         if leaf.unhandled or not _in_time(leaf, at):
@@ -347,14 +341,16 @@ class Msp:
 
     def _check_revocation(self, certificate: Certificate, issuer: Certificate, subject: str) -> None:
         """Refuse a certificate on a list that its issuer signed (step 6); dates of lists are not looked at."""
-        for key_id, revocations in self._revocations:
-            if key_id != issuer.subject_key_id:
+        for revocations in self._revocations:
+            if revocations.authority_key_id is None:  # Fabric can't tell whose list it is, and lets nobody pass.
+                raise InvalidIdentity(
+                    subject, rule="revocation list", expected="lists with an authority key identifier", found="none"
+                )
+            if revocations.authority_key_id != issuer.subject_key_id:
                 continue
-            if revocations.get_revoked_certificate_by_serial_number(certificate.parsed.serial_number) is None:
+            if certificate.serial_number not in revocations.serial_numbers:
                 continue
-            if check_signature(
-                issuer, revocations.tbs_certlist_bytes, revocations.signature, revocations.signature_hash_algorithm
-            ):
+            if check_signature(issuer, revocations.signed, revocations.signature, revocations.algorithm):
                 raise InvalidIdentity(subject, rule="revocation", expected="not revoked", found="on the issuer's list")
 
     def _check_units(self, certificate: Certificate, certifiers: bytes, subject: str) -> None:
@@ -404,7 +400,7 @@ def _may_follow(ca: Certificate, last: Certificate, chain: Sequence[Certificate]
 
 
 def _allows_usage(certificate: Certificate) -> bool:
-    return certificate.usages is None or bool(certificate.usages & ACCEPTED_USAGES)
+    return not certificate.usages or bool(certificate.usages & ACCEPTED_USAGES)
 
 
 class MspManager:
@@ -508,6 +504,8 @@ class MspManager:
                 except InvalidIdentity:
                     return False
                 return named.key == identity.key and self.is_valid(identity)
+            case AnonymityPrincipal() | CombinedPrincipal() if msp.version < (1, 3, 0):
+                return False
             case AnonymityPrincipal(anonymity):
                 return anonymity == 0
             case CombinedPrincipal(principals):

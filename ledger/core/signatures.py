@@ -27,14 +27,14 @@ def half_order(curve_name: str) -> int:
     return GROUP_ORDERS[curve_name] >> 1
 
 
-def read_der_signature(signature: bytes) -> tuple[int, int, int] | None:
+def read_der_signature(signature: bytes) -> tuple[int, int, bool] | None:
     """Read SEQUENCE { INTEGER r, INTEGER s } as Go's encoding/asn1 does.
 
     Args:
-        signature: The bytes; more may follow behind the sequence.
+        signature: The bytes; more may follow behind s and behind the sequence.
 
     Returns:
-        r, s and the length of the sequence; None if the bytes are no such sequence.
+        r, s and whether nothing follows; None if the bytes are no such sequence.
     """
     opened = _open_der(signature, 0, len(signature), 0x30)
     if opened is None:
@@ -51,8 +51,8 @@ def read_der_signature(signature: bytes) -> tuple[int, int, int] | None:
         if not raw or (len(raw) > 1 and ((raw[0] == 0 and raw[1] < 0x80) or (raw[0] == 0xFF and raw[1] >= 0x80))):
             return None  # Not the shortest form.
         numbers.append(int.from_bytes(raw, "big", signed=True))
-    # Elements behind s inside the sequence are passed over, as Go's decoder does for a struct with fewer fields.
-    return numbers[0], numbers[1], end
+    # What stands behind s inside the sequence is passed over, as Go's decoder does for a struct with fewer fields.
+    return numbers[0], numbers[1], position == end == len(signature)
 
 
 def _open_der(data: bytes, position: int, limit: int, tag: int) -> tuple[int, int] | None:
@@ -90,12 +90,12 @@ def verify(key: PublicKey, message: bytes, signature: bytes) -> bool:
     numbers = read_der_signature(signature)
     if numbers is None:
         return False
-    r, s, end = numbers
-    if r <= 0 or s <= 0 or s > half_order(key.curve.name):
+    r, s, is_exact = numbers
+    order = GROUP_ORDERS.get(key.curve.name)
+    if order is None or r <= 0 or s <= 0 or s > order >> 1:
         return False
-    exact = signature[:end] if len(signature) == end else encode_dss_signature(r, s)
     try:
-        key.verify(exact, message, _ECDSA_SHA256)
+        key.verify(signature if is_exact else encode_dss_signature(r, s), message, _ECDSA_SHA256)
     except InvalidSignature:
         return False
     return True

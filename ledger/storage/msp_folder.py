@@ -1,7 +1,8 @@
 """Who is this node, and what does a folder say of an organisation?  MSP folders in Fabric's layout.
 
-`cacerts/`, `intermediatecerts/`, `admincerts/`, `tlscacerts/`, `tlsintermediatecerts/`, `crls/`, `config.yaml`; a local
-MSP also has `signcerts/` (first file: its own certificate) and `keystore/` (the private key is found by its public key).
+`cacerts/`, `intermediatecerts/`, `admincerts/`, `tlscacerts/`, `tlsintermediatecerts/`, `crls/`, `config.yaml`; a
+local MSP also has `signcerts/` (first file: its own certificate) and `keystore/` (the private key is found by its
+public key).
 """
 
 from dataclasses import dataclass
@@ -63,12 +64,11 @@ def load_signing_identity(folder: Path, msp_id: str) -> SigningIdentity:
         certificate = parse_pem(certificates[0], f"{folder}/signcerts")
     except InvalidIdentity as error:
         raise InvalidSetting(f"MSP folder {folder}", rule="signcerts", expected=error.expected, found=error) from error
-    public = certificate.parsed.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     for data in pem_files(folder / "keystore"):
         key = read_key(data)
         if key is None:
             continue
-        if key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo) == public:
+        if key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo) == certificate.key_info:
             pem = to_pem(certificate.der)
             return SigningIdentity(msp_id, pem, serialize_identity(msp_id, pem), key)
     raise InvalidSetting(
