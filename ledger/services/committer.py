@@ -126,19 +126,26 @@ class Committer:
 
         Durability: every returned outcome, and every one given to `on_committed`, survives a crash.
         """
+        return self._commit_all(deque(blocks))
+
+    def commit_decoded(self, blocks: Sequence[Block]) -> tuple[Outcome, ...]:
+        """Commit blocks that are decoded already; otherwise as `commit`."""
+        return self._commit_all(deque(blocks))
+
+    def _commit_all(self, waiting: deque[bytes | Block]) -> tuple[Outcome, ...]:
         outcomes: list[Outcome] = []
-        waiting = deque(blocks)
         while waiting:
             outcomes += self._commit_run(waiting)
         return tuple(outcomes)
 
-    def _commit_run(self, waiting: deque[bytes]) -> tuple[Outcome, ...]:
+    def _commit_run(self, waiting: deque[bytes | Block]) -> tuple[Outcome, ...]:
         """Commit blocks up to and with the first config block; take them off `waiting`."""
         run: list[tuple[Block, Future[Prepared]]] = []
         refusal: InvalidBlock | None = None
         while waiting:
+            following = waiting.popleft()
             try:
-                block = self._rules.decode(waiting.popleft())
+                block = following if isinstance(following, Block) else self._rules.decode(following)
             except InvalidBlock as error:
                 refusal = error
                 break
