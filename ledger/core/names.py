@@ -32,7 +32,7 @@ ZERO_DIGEST = Digest(bytes(32))
 
 
 class Verdict(IntEnum):
-    """Fabric's TxValidationCode: what a committer said of one ordered transaction (fabric-protos, transaction.proto)."""
+    """Fabric's TxValidationCode: what a committer said of one transaction (fabric-protos, transaction.proto)."""
 
     VALID = 0
     NIL_ENVELOPE = 1

@@ -25,7 +25,7 @@ class Version(NamedTuple):
     block: BlockNumber
     """Number of its block."""
 
-    index: TxIndex
+    index: TxIndex  # type: ignore[assignment]  # Hides tuple.index, which nobody asks of it.
     """Its index in that block as ordered."""
 
 
@@ -108,7 +108,7 @@ class TxPlace(NamedTuple):
     """Where a claimed id stands in the ledger, and what was said of that transaction."""
 
     block: BlockNumber
-    index: TxIndex
+    index: TxIndex  # type: ignore[assignment]  # Hides tuple.index, which nobody asks of it.
     verdict: int
 
 
@@ -116,7 +116,7 @@ class HistoryEntry(NamedTuple):
     """One change of a public key by a valid transaction."""
 
     block: BlockNumber
-    index: TxIndex
+    index: TxIndex  # type: ignore[assignment]  # Hides tuple.index, which nobody asks of it.
 
 
 __all__ = [

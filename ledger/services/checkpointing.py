@@ -135,7 +135,7 @@ class CheckpointingSettings:
 
 
 class CheckpointSource(Protocol):
-    """What checkpointing needs of the ledger; `storage.ledger_store` has all but `bundle_at`. Called in the executor."""
+    """What checkpointing needs of the ledger; the store has all but `bundle_at`. Called in the executor."""
 
     def captured(self) -> tuple[BlockNumber, ...]:
         """List the heights whose checkpoint can be computed, ascending; survives restarts."""

@@ -15,7 +15,7 @@ one merges its interval into the one before.
 """
 
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import islice, pairwise
 from threading import RLock
 from typing import NamedTuple
 
@@ -291,7 +291,7 @@ class CheckpointState:
         with _Reading(self._engine) as snapshot:
             firsts = intervals(snapshot)
         earlier: int | None = None
-        for first, following in zip(firsts, firsts[1:], strict=False):
+        for first, following in pairwise(firsts):
             needed = any(number < first for number in captured)
             if first - 1 in captured:
                 earlier = first

@@ -1,4 +1,4 @@
-"""Which policy do these bytes hold?  SignaturePolicyEnvelope, ApplicationPolicy and principals, to any depth Go decodes.
+"""Which policy do these bytes hold?  SignaturePolicyEnvelope and ApplicationPolicy, to any depth Go decodes.
 
 The rule tree may nest 10,000 messages deep (the outermost counted), so it is decoded with a stack of its own and comes
 out flat, in preorder. As in every protobuf decoder a field that comes twice is the last one, a message that comes twice

@@ -22,7 +22,9 @@ def peerledger(*arguments: str, check: bool = True, timeout_s: float = 120) -> s
         [sys.executable, "-m", "ledger.cli.main", *arguments], capture_output=True, text=True, timeout=timeout_s
     )
     if check and done.returncode != 0:
-        raise AssertionError(f"peerledger {' '.join(arguments)}: status {done.returncode}\n{done.stdout}\n{done.stderr}")
+        raise AssertionError(
+            f"peerledger {' '.join(arguments)}: status {done.returncode}\n{done.stdout}\n{done.stderr}"
+        )
     return done
 
 
@@ -51,7 +53,8 @@ class LocalNetwork:
         with log.open("ab") as output:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "ledger.cli.main", "up", str(self.directory), "--json"],
-                stdout=output, stderr=output,
+                stdout=output,
+                stderr=output,
             )
 
     def pid(self, node: str) -> int | None:

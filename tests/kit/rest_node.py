@@ -33,6 +33,7 @@ from ledger.interfaces.rest.ports import (
 from ledger.services.pruning import STILL_PROVABLE, PrunePlan
 from ledger.wire.block import decode_block
 from ledger.wire.rwset import decode_rwset
+from ledger.wire.transaction import decode_transaction
 from tests.kit.paths import VECTORS
 from tests.kit.recorded import RecordedState, State, apply, taken_apart
 
@@ -194,7 +195,7 @@ def _vblock(ledger: RecordedLedger, block: Block, previous: Digest) -> VBlock:
 
 def _apply(ledger: RecordedLedger, block: Block, index: int) -> None:
     envelope = block.envelopes[index]
-    apply(ledger.state, envelope, Version(block.number, TxIndex(index)))
+    apply(ledger.state, decode_transaction(envelope), Version(block.number, TxIndex(index)))
     try:
         found = taken_apart(envelope, block.number, index, 0, {(block.number, index): ""})
     except DecodeError:

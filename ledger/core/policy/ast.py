@@ -1,4 +1,4 @@
-"""What is a policy?  Values of Fabric's policy messages (common/policies.proto, msp/msp_principal.proto, peer/policy.proto)."""
+"""What is a policy?  Values of common/policies.proto, msp/msp_principal.proto and peer/policy.proto."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -69,7 +69,7 @@ Principal = (
 
 @dataclass(frozen=True, slots=True)
 class SignedBy:
-    """A leaf: a signature by the principal at `index` of the policy's list (which may lie outside it: unsatisfiable)."""
+    """A leaf: a signature by the principal at `index` of the policy's list; outside it, nobody satisfies the policy."""
 
     index: int
 

@@ -77,7 +77,7 @@ class AtomicBroadcast(ab_pb2_grpc.AtomicBroadcastServicer):  # type: ignore[misc
         )
 
     async def Broadcast(
-        self, request_iterator: AsyncIterator[Any], context: grpc.aio.ServicerContext
+        self, request_iterator: AsyncIterator[Any], context: grpc.aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[Any]:
         """Order envelopes; one answer each, in order, and the first refusal closes the stream."""
         answers: asyncio.Queue[asyncio.Task[Answer] | None] = asyncio.Queue(IN_FLIGHT_MAX)
@@ -115,7 +115,7 @@ class AtomicBroadcast(ab_pb2_grpc.AtomicBroadcastServicer):  # type: ignore[misc
         return await orderer.broadcast(envelope)
 
     async def Deliver(
-        self, request_iterator: AsyncIterator[Any], context: grpc.aio.ServicerContext
+        self, request_iterator: AsyncIterator[Any], context: grpc.aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[Any]:
         """Deliver blocks."""
         async for response in self._deliver.serve(request_iterator, context):
