@@ -47,6 +47,7 @@ class OtherPeer(Endpoint):
 
     name: str = Field(description="Its name, for people.")
     msp_id: str = Field(description="MSP ID of its organisation.")
+    checkpoint_address: str = Field(description="host:port of its checkpointing service.")
 
 
 class OrdererChannel(Section):
@@ -90,6 +91,7 @@ class Pruning(Section):
 
     mode: PruningMode = Field(PruningMode.MANUAL, description="`off`, `manual`, or `auto` after each valid checkpoint.")
     keep_blocks_min: int = Field(0, ge=0, description="Least number of blocks that stay whole.")
+    archive_dir: Path | None = Field(None, description="Where what is pruned is copied to first; none by default.")
 
 
 class ContractPool(Section):
@@ -121,6 +123,7 @@ class PeerSettings(Section):
     msp_dir: Path = Field(description="Its local MSP folder.")
     tls: Tls
     grpc_listen: str = Field(description="host:port of its gRPC services.")
+    checkpoint_listen: str = Field(description="host:port of its checkpointing service, for other peers only.")
     rest_listen: str = Field(description="host:port of its REST interface.")
     data_dir: Path = Field(description="Where its ledgers lie.")
     channels: tuple[PeerChannel, ...]

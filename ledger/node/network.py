@@ -139,7 +139,7 @@ class _Builder:
         self.root = root
         self.spec = spec
         self.now = now
-        self.ports = iter(free_ports(1 + 2 * spec.orgs * spec.peers))
+        self.ports = iter(free_ports(1 + 3 * spec.orgs * spec.peers))
         self.peers: list[dict[str, Any]] = []
 
     def build(self) -> tuple[MadeNode, ...]:
@@ -217,10 +217,10 @@ class _Builder:
 
     def peer(self, name: str, msp_id: str, organisation: Path) -> dict[str, Any]:
         """Choose a peer's addresses."""
-        grpc, rest = next(self.ports), next(self.ports)
+        grpc, rest, checkpoint = next(self.ports), next(self.ports), next(self.ports)
         made = {
             "name": name, "msp_id": msp_id, "organisation": organisation,
-            "grpc": f"127.0.0.1:{grpc}", "rest": f"127.0.0.1:{rest}",
+            "grpc": f"127.0.0.1:{grpc}", "rest": f"127.0.0.1:{rest}", "checkpoint": f"127.0.0.1:{checkpoint}",
         }  # fmt: skip
         self.peers.append(made)
         return made
@@ -273,6 +273,7 @@ class _Builder:
         others = [
             {
                 "name": other["name"], "msp_id": other["msp_id"], "address": other["grpc"],
+                "checkpoint_address": other["checkpoint"],
                 "tls_roots": self.relative(other["organisation"] / "msp" / "tlscacerts" / "tlsca.pem"),
             }
             for other in self.peers
@@ -284,6 +285,7 @@ class _Builder:
             "msp_dir": self.relative(home / "msp"),
             "tls": self.tls(home),
             "grpc_listen": one["grpc"],
+            "checkpoint_listen": one["checkpoint"],
             "rest_listen": one["rest"],
             "data_dir": "data",
             "channels": [
