@@ -20,8 +20,11 @@ $(STAMP): pyproject.toml uv.lock
 	UV_PROJECT_ENVIRONMENT=.venv $(BIN)/uv sync --quiet --frozen --inexact --python $(BIN)/python
 	touch $(STAMP)
 
-demo: setup  ## A network of two organisations on this machine: submit, judge, checkpoint, prune, verify.
-	$(BIN)/peerledger demo $(if $(KEEP),--keep)
+demo: setup  ## Judge a recorded Fabric channel, compare with what its peer wrote, and verify the ledger that came of it.
+	rm -rf build/demo
+	$(BIN)/peerledger replay --genesis tests/vectors/rich/genesis.block --blocks tests/vectors/rich/blocks \
+		--snapshot tests/vectors/rich/snapshot --data build/demo
+	$(BIN)/peerledger verify build/demo --genesis tests/vectors/rich/genesis.block
 
 check: setup  ## Format, lint, types and import contracts.
 	$(BIN)/ruff format --check ledger tests bench

@@ -23,7 +23,6 @@ COMMANDS = (
         "Commit recorded blocks in order and compare with what a Fabric peer wrote.",
     ),
     ("up", "ledger.cli.nodes:up", "Run a whole local network as supervised child processes."),
-    ("demo", "ledger.cli.demo:demo", "Show the main job on a fresh local network, in under a minute."),
     ("prune", "ledger.cli.prune:prune", "Plan or apply the pruning of invalid transactions of a channel."),
     ("verify", "ledger.cli.verify:verify", "Re-derive everything from a data directory and say what was proved."),
 )
@@ -43,23 +42,6 @@ GROUPS = (
         "peer",
         "The peer daemon.",
         (("start", "ledger.cli.nodes:peer_start", "Run a peer from its configuration file."),),
-    ),
-    (
-        "tx",
-        "Submit and look up transactions.",
-        (
-            ("submit", "ledger.cli.transactions:submit", "Endorse, order and wait for the verdict of a transaction."),
-            ("evaluate", "ledger.cli.transactions:evaluate", "Run a chaincode function and print its result."),
-            ("status", "ledger.cli.transactions:status", "Say what became of a transaction."),
-        ),
-    ),
-    (
-        "chaincode",
-        "Chaincode definitions.",
-        (
-            ("commit", "ledger.cli.chaincode:commit", "Commit a chaincode definition to a channel."),
-            ("list", "ledger.cli.chaincode:list_definitions", "List the committed definitions of a channel."),
-        ),
     ),
     (
         "channel",
