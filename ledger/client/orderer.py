@@ -19,13 +19,18 @@ LAST_NUMBER = 2**64 - 1
 """Stop position of who follows for ever."""
 
 
-def seek_envelope(channel_id: str, signer: Signer, start: int, stop: int = LAST_NUMBER) -> Any:
-    """Make and sign a seek for blocks from `start` on."""
+def position(number: int) -> Any:
+    """Make the seek position of a block."""
+    return ab_pb2.SeekPosition(specified=ab_pb2.SeekSpecified(number=number))
+
+
+def seek_envelope(channel_id: str, signer: Signer, start: Any, stop: Any) -> Any:
+    """Make and sign a seek for the blocks between two positions."""
     header = common_pb2.ChannelHeader(type=common_pb2.DELIVER_SEEK_INFO, channel_id=channel_id)
     header.timestamp.FromNanoseconds(time.time_ns())
     seek = ab_pb2.SeekInfo(
-        start=ab_pb2.SeekPosition(specified=ab_pb2.SeekSpecified(number=start)),
-        stop=ab_pb2.SeekPosition(specified=ab_pb2.SeekSpecified(number=stop)),
+        start=start,
+        stop=stop,
         behavior=ab_pb2.SeekInfo.BLOCK_UNTIL_READY,
     )
     payload = common_pb2.Payload(
@@ -64,7 +69,7 @@ class OrdererClient:
         Raises:
             PeerUnreachable: The stream ended or the orderer sent a status: ask again, from where you are.
         """
-        call = self._stub.Deliver(_once(seek_envelope(channel_id, signer, start)))
+        call = self._stub.Deliver(_once(seek_envelope(channel_id, signer, position(start), position(LAST_NUMBER))))
         try:
             async for response in call:
                 if response.WhichOneof("Type") == "block":
@@ -76,6 +81,25 @@ class OrdererClient:
         finally:
             call.cancel()
         raise PeerUnreachable(f"orderer {self.address}: the stream ended")
+
+    async def newest(self, channel_id: str, signer: Signer) -> int:
+        """Give the number of the orderer's newest block.
+
+        Raises:
+            PeerUnreachable: It does not say.
+        """
+        newest = ab_pb2.SeekPosition(newest=ab_pb2.SeekNewest())
+        call = self._stub.Deliver(_once(seek_envelope(channel_id, signer, newest, newest)))
+        try:
+            async for response in call:
+                if response.WhichOneof("Type") == "block":
+                    return int(response.block.header.number)
+                break
+        except grpc.aio.AioRpcError as error:
+            raise PeerUnreachable(f"orderer {self.address}: {error.code().name}: {error.details()}") from error
+        finally:
+            call.cancel()
+        raise PeerUnreachable(f"orderer {self.address}: no newest block")
 
     async def broadcast(self, envelope: bytes) -> tuple[int, str]:
         """Send an envelope and wait for its status and text.
