@@ -72,6 +72,7 @@ class Channel:
         if self.store.height == 0:
             self.committer.commit([genesis])
         self.stopped_because = ""
+        self._running: asyncio.Task[None] | None = None
         self.following_from = ""
         log.info(
             "channel_open",
@@ -130,7 +131,19 @@ class Channel:
     # -- the life of the channel
 
     async def run(self) -> None:
-        """Follow the orderers until cancelled, or for good once the channel stopped."""
+        """Follow the orderers until cancelled, or until the channel stops."""
+        if self.stopped_because:
+            return
+        self._running = asyncio.create_task(self._follow_all())
+        try:
+            await self._running
+        except asyncio.CancelledError:
+            self._running.cancel()
+            if not self.stopped_because:
+                raise
+
+    async def _follow_all(self) -> None:
+        """Follow one orderer after the other."""
         pause, turn = PAUSE_S_MIN, 0
         while True:
             orderer = self._orderers[turn % len(self._orderers)]
@@ -150,6 +163,27 @@ class Channel:
             pause = PAUSE_S_MIN if self.height > before else min(pause * 2, PAUSE_S_MAX)
             await asyncio.sleep(pause)
             turn += 1
+
+    def halt(self, reason: str) -> None:
+        """Stop committing for good, on the event loop: what this peer computed differs from what others agreed on."""
+        if not self.stopped_because:
+            self._stop(reason)
+        if self._running is not None:
+            self._running.cancel()
+
+    async def newest_ordered(self) -> int:
+        """Ask the orderers for the number of their newest block.
+
+        Raises:
+            PeerUnreachable: None answered.
+        """
+        failure: PeerUnreachable | None = None
+        for orderer in self._orderers:
+            try:
+                return await orderer.newest(self.channel_id, self._signer)
+            except PeerUnreachable as error:
+                failure = error
+        raise failure or PeerUnreachable(f"channel {self.channel_id} has no orderer")
 
     def _stop(self, reason: str) -> None:
         self.stopped_because = reason

@@ -2,13 +2,13 @@
 
 import logging
 from contextlib import ExitStack
-from datetime import UTC, datetime
 from functools import partial
 
 from fabric_protos.orderer import ab_pb2_grpc
 
 from ledger.interfaces.grpc.orderer import AtomicBroadcast
 from ledger.interfaces.grpc.server import make_server, read_tls
+from ledger.node.clock import now
 from ledger.node.config import OrdererSettings
 from ledger.node.files import read
 from ledger.node.rules import genesis_bundle
@@ -20,11 +20,6 @@ from ledger.telemetry.logging import set_up_logging
 from ledger.wire.codec import CODEC
 
 log = logging.getLogger("peerledger.orderer")
-
-
-def now() -> datetime:
-    """Read the clock."""
-    return datetime.now(UTC)
 
 
 def run_orderer(settings: OrdererSettings) -> None:

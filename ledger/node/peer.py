@@ -1,9 +1,7 @@
 """The peer daemon: channels, services and doors, built leaves first and run together."""
 
 import logging
-import time
 from contextlib import ExitStack
-from datetime import UTC, datetime
 from functools import partial
 
 from ledger.client.orderer import OrdererClient
@@ -12,6 +10,7 @@ from ledger.core.errors import LedgerError
 from ledger.interfaces.rest.app import create_app
 from ledger.interfaces.rest.server import RestServer
 from ledger.node.channel import Channel
+from ledger.node.clock import now_ms
 from ledger.node.config import PeerChannel, PeerSettings
 from ledger.node.files import read
 from ledger.node.rules import genesis_bundle
@@ -21,16 +20,6 @@ from ledger.storage.msp_folder import SigningIdentity, load_signing_identity
 from ledger.telemetry.logging import set_up_logging
 
 log = logging.getLogger("peerledger.peer")
-
-
-def now() -> datetime:
-    """Read the clock."""
-    return datetime.now(UTC)
-
-
-def now_ms() -> int:
-    """Read the clock in milliseconds since 1970."""
-    return time.time_ns() // 1_000_000
 
 
 def run_peer(settings: PeerSettings) -> None:

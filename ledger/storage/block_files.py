@@ -89,7 +89,8 @@ class BlockFiles:
             start, end = self._interval(number)
             position = self.bodies.position
             if position is None or position.file < start or number >= self.bodies.end:
-                self.bodies.begin(start, end)
+                after = self.bodies.end if self.bodies.end <= number else 0  # A forgotten announcement may have set it.
+                self.bodies.begin(BlockNumber(max(start, after)), end)
             place = self.bodies.append(number, bodies)
         position = self.kept.position
         if position is None or (number % self._chk == 0 and position.size >= self._kept_bytes_min):
@@ -97,15 +98,16 @@ class BlockFiles:
         kind = RECORD_BLOCK_WITH_BODIES if place else RECORD_BLOCK
         return Places(self.kept.append(number, kept_content(outcome, leaves), kind), place)
 
+    def stand_at(self, positions: Positions) -> None:
+        """Stand behind positions again, with what lies there still there: `append_again` passes over it."""
+        self.bodies.resume(positions.bodies)
+        self.kept.resume(positions.kept)
+
     def append_again(self, places: Places) -> None:
-        """Write the records of a block once more where they are, so that the next sync covers them."""
+        """Write the records up to and with a block's once more where they are, so that the next sync covers them."""
         for folder, place in ((self.bodies, places.bodies), (self.kept, places.kept)):
-            if place is None:
-                continue
-            if folder.position is None or folder.position.file != place.file:
-                folder.sync()
-                folder.resume(Position(place.file, place.offset))
-            folder.append_again(place, folder.frame(place))
+            if place is not None:
+                folder.append_again(place)
 
     def sync(self) -> None:
         """Make everything appended durable."""

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ledger.core.checkpoint import CheckpointRoots
 from ledger.core.encoding import u64
-from ledger.core.errors import StorageDamaged
+from ledger.core.errors import StorageDamaged, StorageFailed
 from ledger.core.hashing import digest
 from ledger.core.merkle import leaf_hash as log_leaf
 from ledger.core.merkle import tree_hash
@@ -104,6 +104,7 @@ class LedgerStore(LedgerReading):
             self._lock_file.close()
             raise
         self._group: _Group | None = None
+        self._failed = False
         self._base = engine.snapshot()
 
     @classmethod
@@ -177,6 +178,10 @@ class LedgerStore(LedgerReading):
         Durability: they are committed on return.
         """
         done = 0
+        if self._pending:  # Each batch counts the files as far as its own block, for the next crash.
+            saved = self._savepoint
+            gone = saved.bodies is not None and self._files.bodies.size(saved.bodies.file) < 0
+            self._files.stand_at(Positions(saved.kept, None if gone else saved.bodies))
         for number, places in self._pending:
             stored = self._files.read(number, places)
             outcome = rejudge(stored, self.staged_view())
@@ -217,16 +222,20 @@ class LedgerStore(LedgerReading):
         """Append a judged block to the segments, not synced, and to the overlay that `staged_view` reads."""
         assert not self._pending, "recommit comes first"
         leaves = leaves_of(outcome)
-        if self._group is None:
-            self._group = _Group(self._engine.batch(), Overlay(self.height, self.commit_hash), self._files.positions,
-                                 self._savepoint)  # fmt: skip
+        self._begin_group()
         self._stage(outcome, leaves, self._files.append(outcome, leaves))
 
-    def _stage(self, outcome: Outcome, leaves: tuple[Leaf, ...], places: Places) -> None:
+    def _begin_group(self) -> "_Group":
+        """Give the group under way, or a new one."""
+        if self._failed:
+            raise StorageFailed(f"the ledger of {self.channel_id} must be opened again after a failure")
         if self._group is None:
             self._group = _Group(self._engine.batch(), Overlay(self.height, self.commit_hash), self._files.positions,
                                  self._savepoint)  # fmt: skip
-        group = self._group
+        return self._group
+
+    def _stage(self, outcome: Outcome, leaves: tuple[Leaf, ...], places: Places) -> None:
+        group = self._begin_group()
         number = outcome.block.number
         assert number == group.savepoint.height, "blocks are committed in order"
         header = header_of(outcome, leaves, group.savepoint.vblock_hash)
@@ -313,8 +322,9 @@ class LedgerStore(LedgerReading):
         positions = self._files.positions
         savepoint = group.savepoint._replace(kept=positions.kept, bodies=positions.bodies)
         group.batch.put(SAVEPOINT_KEY, savepoint_value(savepoint))
+        self._group, self._failed = None, True  # If this fails it may be there all the same: nothing is cut any more.
         group.batch.write()
-        self._group = None
+        self._failed = False
         base, self._base = self._base, self._engine.snapshot()
         base.close()
         self._savepoint = savepoint

@@ -141,11 +141,18 @@ class SegmentFolder:
         frame = _frame(kind, number, dictionary.offset, len(content), payload)
         return Place(self._first, self._file.append(frame), len(frame))
 
-    def append_again(self, place: Place, frame: bytes) -> None:
-        """Write a record that is there already once more, so that the next sync covers it whatever happened before."""
-        assert self._file is not None and self._first == place.file and len(frame) == place.length
-        self._file.write_at(place.offset, frame)
-        self._file.size = max(self._file.size, place.offset + place.length)
+    def append_again(self, place: Place) -> None:
+        """Write what is there already, from the present position to a record's end, once more.
+
+        So the next sync covers it, the dictionary before it and the segment's header too, whatever sync failed before.
+        """
+        if self._file is None or self._first != place.file:
+            self.sync()
+            self.resume(Position(place.file, 0))
+        assert self._file is not None
+        end = place.offset + place.length
+        self._file.append(self._files.read(self._file.path, self._file.size, end - self._file.size))
+        assert self._file.size == end, "a scan found the record whole"
 
     def sync(self) -> None:
         """Make everything appended durable."""
@@ -206,10 +213,6 @@ class SegmentFolder:
         if record is None or record.kind == RECORD_DICTIONARY or record.number != number:
             raise damaged(path, place.offset, f"no whole record of block {number}")
         return record
-
-    def frame(self, place: Place) -> bytes:
-        """Read a record's bytes as they lie."""
-        return self._files.read(self.path(place.file), place.offset, place.length)
 
     def content(self, record: Record) -> bytes:
         """Decompress a record.
