@@ -44,6 +44,23 @@ GROUPS = (
         (("start", "ledger.cli.nodes:peer_start", "Run a peer from its configuration file."),),
     ),
     (
+        "tx",
+        "Submit and look up transactions.",
+        (
+            ("submit", "ledger.cli.transactions:submit", "Endorse, order and wait for the verdict of a transaction."),
+            ("evaluate", "ledger.cli.transactions:evaluate", "Run a chaincode function and print its result."),
+            ("status", "ledger.cli.transactions:status", "Say what became of a transaction."),
+        ),
+    ),
+    (
+        "chaincode",
+        "Chaincode definitions.",
+        (
+            ("commit", "ledger.cli.chaincode:commit", "Commit a chaincode definition to a channel."),
+            ("list", "ledger.cli.chaincode:list_definitions", "List the committed definitions of a channel."),
+        ),
+    ),
+    (
         "channel",
         "Channels of a peer.",
         (("info", "ledger.cli.ledger:channel_info", "Height, hashes, checkpoint and prune point of a channel."),),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from ledger.core.errors import InvalidConfig, PolicyNotSatisfied
 from ledger.core.identity import Identity, Msp, MspConfig, MspManager
 from ledger.core.policy.ast import ImplicitMetaPolicy, MetaRule, SignaturePolicy
-from ledger.core.policy.evaluate import SignedData, is_well_formed, satisfies, valid_identities
+from ledger.core.policy.evaluate import Members, SignedData, Signer, is_well_formed, satisfies, valid_identities
 
 CHANNEL_CAPABILITIES = frozenset({"V1_1", "V1_3", "V1_4_2", "V1_4_3", "V2_0", "V3_0"})
 ORDERER_CAPABILITIES = frozenset({"V1_1", "V1_4_2", "V2_0"})
@@ -229,15 +229,7 @@ class Bundle:
 
     def evaluate(self, path: str, identities: Sequence[Identity]) -> bool:
         """Evaluate the policy at a path over ordered identities; a path without policy is satisfied by nobody."""
-        policy = self.config.policies.get(path)
-        if policy is None:
-            return False
-        if isinstance(policy, SignaturePolicy):
-            return satisfies(policy, identities, self.msps)
-        group = path.rpartition("/")[0]
-        children = group_at(self.config.tree, group).groups
-        satisfied = sum(self.evaluate(f"{group}/{child}/{policy.sub_policy}", identities) for child in children)
-        return satisfied >= threshold(policy.rule, len(children))
+        return evaluate(self.config, path, identities, self.msps)
 
     def check(self, path: str, signed: Sequence[SignedData]) -> None:
         """Check that a set of signatures satisfies the policy at a path.
@@ -255,6 +247,19 @@ class Bundle:
                 expected=describe(policy) if policy else "a policy at this path",
                 found=found,
             )
+
+
+def evaluate(config: ChannelConfig, path: str, signers: Sequence[Signer], members: Members[Signer]) -> bool:
+    """Evaluate the policy at a path over ordered signers; a path without policy is satisfied by nobody."""
+    policy = config.policies.get(path)
+    if policy is None:
+        return False
+    if isinstance(policy, SignaturePolicy):
+        return satisfies(policy, signers, members)
+    group = path.rpartition("/")[0]
+    children = group_at(config.tree, group).groups
+    satisfied = sum(evaluate(config, f"{group}/{child}/{policy.sub_policy}", signers, members) for child in children)
+    return satisfied >= threshold(policy.rule, len(children))
 
 
 def threshold(rule: int, count: int) -> int:

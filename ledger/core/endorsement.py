@@ -86,19 +86,21 @@ class Policies:
         return result
 
     def _evaluate(self, rule: Rule, identities: tuple[Identity, ...]) -> bool:
-        try:
-            policy: ApplicationPolicy = (
-                self._codec.application_policy(rule)
-                if isinstance(rule, bytes)
-                else self._codec.signature_policy(rule.parameter)
-                if isinstance(rule, KeyPolicy)
-                else rule
-            )
-        except MalformedMessage:
+        policy = self.decoded(rule)
+        if policy is None:
             return False
         if isinstance(policy, PolicyReference):
             return self.bundle.evaluate(policy.path, identities)
         return satisfies(policy, identities, self.bundle.msps)
+
+    def decoded(self, rule: Rule) -> ApplicationPolicy | None:
+        """Give a rule as a policy; None if it does not decode, and is satisfied by nobody."""
+        try:
+            if isinstance(rule, bytes):
+                return self._codec.application_policy(rule)
+            return self._codec.signature_policy(rule.parameter) if isinstance(rule, KeyPolicy) else rule
+        except MalformedMessage:
+            return None
 
     def of_chaincode(self, name: str, definition: Definition) -> Rule:
         """Give the endorsement policy of a chaincode."""

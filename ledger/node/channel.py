@@ -14,16 +14,18 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from ledger.chaincode.views import opened
 from ledger.client.orderer import OrdererClient
 from ledger.core.channel_config import Bundle
 from ledger.core.errors import ChannelStopped, InvalidBlock, PeerUnreachable, StorageDamaged, StorageFailed
-from ledger.core.names import BlockNumber, ChannelId
+from ledger.core.names import BlockNumber, ChannelId, TxId
 from ledger.core.outcome import Outcome
+from ledger.core.policy.ast import ApplicationPolicy
 from ledger.core.ports import Signer
 from ledger.node.ledgers import open_ledger
-from ledger.node.rules import make_rules
+from ledger.node.rules import endorsement_policy, make_rules
 from ledger.services.committer import Committer
-from ledger.services.events import BlockFeed
+from ledger.services.events import BlockFeed, Committed, TransactionFeed
 from ledger.storage.ledger_store import LedgerStore
 
 log = logging.getLogger("peerledger.channel")
@@ -62,13 +64,15 @@ class Channel:
         self._preparers = ThreadPoolExecutor(2, "prepare")
         self._commits = ThreadPoolExecutor(1, "commit")
         rules = make_rules(self._verifiers)
-        opened = open_ledger(data, genesis, rules, chk=chk)
-        self.store: LedgerStore = opened.store
+        ledger = open_ledger(data, genesis, rules, chk=chk)
+        self.store: LedgerStore = ledger.store
         self.chk = chk
         self.committer = Committer(
-            self.store, opened.bundle, rules, workers=self._preparers, on_committed=self._committed
+            self.store, ledger.bundle, rules, workers=self._preparers, on_committed=self._committed
         )
+        self._reads = ThreadPoolExecutor(2, "read")
         self.feed = BlockFeed(self.store.height)
+        self._transactions = TransactionFeed()
         if self.store.height == 0:
             self.committer.commit([genesis])
         self.stopped_because = ""
@@ -76,7 +80,7 @@ class Channel:
         self.following_from = ""
         log.info(
             "channel_open",
-            extra={"channel": self.channel_id, "height": self.store.height, "recommitted": opened.recommitted},
+            extra={"channel": self.channel_id, "height": self.store.height, "recommitted": ledger.recommitted},
         )
 
     @property
@@ -113,6 +117,19 @@ class Channel:
     async def wait_above(self, height: int) -> int:
         """Wait for more blocks."""
         return await self.feed.wait_above(height)
+
+    async def committed(self, tx_id: TxId) -> Committed:
+        """Wait until a transaction is in the ledger; raises `ChannelStopped`."""
+        return await self._transactions.wait(tx_id, lambda: self._first_place(tx_id), self._reads)
+
+    def _first_place(self, tx_id: TxId) -> Committed | None:
+        places = self.store.places(tx_id)
+        return Committed(places[0].verdict, places[0].block) if places else None
+
+    def endorsement_policy(self, chaincode: str) -> ApplicationPolicy | None:
+        """Give the policy of a committed definition; None if there is none to use."""
+        with opened(self.store) as view:
+            return endorsement_policy(view, self.bundle, chaincode)
 
     async def broadcast(self, envelope: bytes) -> tuple[int, str]:
         """Send an envelope to an orderer; give its status and text.
@@ -187,6 +204,7 @@ class Channel:
 
     def _stop(self, reason: str) -> None:
         self.stopped_because = reason
+        self._transactions.end(f"channel {self.channel_id} has stopped: {reason}")
         log.error("channel_stopped", extra={"channel": self.channel_id, "reason": reason})
 
     async def _follow(self, orderer: OrdererClient) -> None:
@@ -220,6 +238,8 @@ class Channel:
         transactions = sum(len(outcome.verdicts) for outcome in outcomes)
         valid = sum(outcome.verdicts.count(0) for outcome in outcomes)
         self.feed.publish(last.block.number + 1)
+        for outcome in outcomes:
+            self._transactions.publish(outcome.block.number, outcome.tx_ids, outcome.verdicts)
         log.info(
             "blocks_committed",
             extra={"channel": self.channel_id, "height": last.block.number + 1, "blocks": len(outcomes),
@@ -231,4 +251,5 @@ class Channel:
         self._commits.shutdown()
         self._preparers.shutdown()
         self._verifiers.shutdown()
+        self._reads.shutdown()
         self.store.close()

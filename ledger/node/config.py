@@ -100,6 +100,7 @@ class ContractPool(Section):
     workers: int = Field(1, ge=1, le=64, description="Processes.")
     execute_timeout_ms: int = Field(30_000, ge=1, description="Longest run of one contract call.")
     memory_bytes_max: int = Field(1 << 30, ge=1 << 26, description="Address space of one process.")
+    search_path: tuple[Path, ...] = Field((), description="Folders with contract modules, before installed ones.")
 
 
 class OrdererSettings(Section):

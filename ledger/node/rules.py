@@ -1,19 +1,24 @@
 """How does this node decode and judge blocks?  The rules of `core` with the decoders of `wire`, put together."""
 
 from concurrent.futures import Executor
+from functools import partial
 
 from ledger.core.block import Block
 from ledger.core.channel_config import Bundle
+from ledger.core.definitions import Definitions, Unusable
+from ledger.core.endorsement import Policies
 from ledger.core.errors import InvalidBlock, InvalidConfig
 from ledger.core.hashing import data_hash
 from ledger.core.orderer_signatures import check_orderer_signatures
 from ledger.core.outcome import Outcome
-from ledger.core.state import CONFIG_KEY, public_key
+from ledger.core.policy.ast import ApplicationPolicy
+from ledger.core.state import CONFIG_KEY, StateView, public_key
 from ledger.services.committer import Rules
 from ledger.wire.block import check_well_formed, decode_block, is_config_block
 from ledger.wire.codec import CODEC
 from ledger.wire.config import bundle_from_block, bundle_from_envelope, next_bundle
 from ledger.wire.judging import make_transition
+from ledger.wire.lifecycle import decode_definition
 from ledger.wire.orderer_metadata import orderer_metadata
 
 
@@ -56,6 +61,15 @@ def bundle_after(outcome: Outcome, bundle: Bundle) -> Bundle:
     """Give the configuration in force after a block."""
     entry = outcome.updates.get(public_key("", CONFIG_KEY))
     return bundle if entry is None else bundle_from_envelope(entry.value, CODEC, bundle.channel_id)
+
+
+def endorsement_policy(view: StateView, bundle: Bundle, chaincode: str) -> ApplicationPolicy | None:
+    """Give the endorsement policy of a committed definition, as blocks are judged by; None if there is none to use."""
+    definition = Definitions(view.get, partial(decode_definition, codec=CODEC)).usable(chaincode)
+    if isinstance(definition, Unusable):
+        return None
+    policies = Policies(bundle, CODEC)
+    return policies.decoded(policies.of_chaincode(chaincode, definition))
 
 
 def genesis_bundle(genesis: bytes) -> Bundle:

@@ -1,7 +1,13 @@
-"""Who hears of new blocks?  A feed that the commit thread publishes to and that tasks on the loop wait for."""
+"""Who hears of new blocks and transactions?  Feeds: the commit thread publishes, tasks on the loop wait."""
 
 import asyncio
 import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from typing import NamedTuple
+
+from ledger.core.errors import ChannelStopped
+from ledger.core.names import BlockNumber, TxId
 
 
 class BlockFeed:
@@ -50,6 +56,92 @@ class BlockFeed:
             with self._lock:
                 self._waiting.pop(future, None)
         return self._height
+
+
+class Committed(NamedTuple):
+    """What became of a transaction."""
+
+    verdict: int
+    """Its validation code."""
+
+    block: BlockNumber
+
+
+class TransactionFeed:
+    """The verdicts of a channel, for everybody who waits for a transaction.  The first of an id counts."""
+
+    def __init__(self) -> None:
+        """Nobody waits yet."""
+        self._lock = threading.Lock()
+        self._waiting: dict[str, list[tuple[asyncio.Future[Committed], asyncio.AbstractEventLoop]]] = {}
+        self._ended = ""
+
+    def publish(self, number: BlockNumber, tx_ids: Sequence[TxId], verdicts: bytes) -> None:
+        """Tell who waits for transactions of a durable block; from any thread."""
+        if not self._waiting:
+            return
+        with self._lock:
+            due = [
+                (waiter, Committed(verdict, number))
+                for tx_id, verdict in zip(tx_ids, verdicts, strict=True)
+                for waiter in self._waiting.pop(tx_id, ())
+            ]
+        for (future, loop), committed in due:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(_answer, future, committed)
+
+    def end(self, reason: str) -> None:
+        """Tell everybody, now and later, that no further transaction will be committed; on the event loop."""
+        with self._lock:
+            self._ended = reason
+            waiters = [waiter for found in self._waiting.values() for waiter in found]
+            self._waiting.clear()
+        for future, loop in waiters:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(_fail, future, reason)
+
+    async def wait(self, tx_id: TxId, look: Callable[[], Committed | None], executor: Executor) -> Committed:
+        """Wait until a transaction is committed, valid or not.
+
+        Args:
+            tx_id: Its id.
+            look: Looks it up in the ledger, in the executor, after we have begun to listen: so none is missed.
+            executor: Where the disk is waited for.
+
+        Raises:
+            ChannelStopped: It is not in the ledger, and nothing more will be.
+
+        Cancellation: nothing is left behind.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Committed] = loop.create_future()
+        waiter = (future, loop)
+        with self._lock:
+            self._waiting.setdefault(tx_id, []).append(waiter)
+        try:
+            found = await loop.run_in_executor(executor, look)
+            if found is not None:
+                return found
+            if self._ended:
+                raise ChannelStopped(self._ended)
+            return await future
+        finally:
+            with self._lock:
+                waiters = self._waiting.get(tx_id)
+                if waiters is not None and waiter in waiters:
+                    waiters.remove(waiter)
+                    if not waiters:
+                        del self._waiting[tx_id]
+
+
+def _answer(future: "asyncio.Future[Committed]", committed: Committed) -> None:
+    if not future.done():
+        future.set_result(committed)
+
+
+def _fail(future: "asyncio.Future[Committed]", reason: str) -> None:
+    if not future.done():
+        future.set_exception(ChannelStopped(reason))
 
 
 def _finish(future: "asyncio.Future[None]") -> None:

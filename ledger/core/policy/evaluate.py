@@ -12,10 +12,22 @@ ten thousand levels deep.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from ledger.core.errors import InvalidIdentity
 from ledger.core.identity import Identity, MspManager
-from ledger.core.policy.ast import NoRule, OutOf, SignaturePolicy, SignedBy
+from ledger.core.policy.ast import NoRule, OutOf, Principal, SignaturePolicy, SignedBy
+
+Signer = TypeVar("Signer")
+SignerIn = TypeVar("SignerIn", contravariant=True)
+
+
+class Members(Protocol[SignerIn]):
+    """Knows who is what; the MSPs of a configuration are the one that verdicts come from."""
+
+    def satisfies(self, identity: SignerIn, principal: Principal, /) -> bool:
+        """Tell whether an identity is what a principal asks for."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +73,7 @@ def is_well_formed(policy: SignaturePolicy) -> bool:
     )
 
 
-def satisfies(policy: SignaturePolicy, identities: Sequence[Identity], msps: MspManager) -> bool:
+def satisfies(policy: SignaturePolicy, identities: Sequence[Signer], msps: Members[Signer]) -> bool:
     """Evaluate a signature policy over ordered identities (step 2).
 
     A policy that is not well formed is satisfied by nobody.
@@ -107,7 +119,7 @@ class _Frame:
 
 
 def _take(
-    policy: SignaturePolicy, index: int, identities: Sequence[Identity], used: int, msps: MspManager
+    policy: SignaturePolicy, index: int, identities: Sequence[Signer], used: int, msps: Members[Signer]
 ) -> tuple[bool, int]:
     """Use the first free identity that satisfies a principal; `used` is a bit set over the identities."""
     principal = policy.principals[index]
