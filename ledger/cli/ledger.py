@@ -1,5 +1,10 @@
 """How are channels, blocks and checkpoints of a peer shown?  As its REST interface tells them."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+
 from ledger.cli.connection import Target
 from ledger.cli.output import out, print_json, print_members, table
 
@@ -61,10 +66,18 @@ def checkpoint_list(*, target: Target = NOBODY, json: bool = False) -> None:
     document = target.channel_get("/checkpoints")
     if json:
         return print_json(document)
-    checkpoints = document["checkpoints"] if isinstance(document, dict) else document
-    if not checkpoints:
+    if not document["checkpoints"]:
         return out.print("no checkpoint is known yet")
-    return print_document({"checkpoints": checkpoints})
+    return out.print(checkpoint_table(document["checkpoints"]))
+
+
+def checkpoint_table(checkpoints: Sequence[Mapping[str, Any]]) -> Table:
+    """Show how far checkpoints have come, who signed them and who is still missing."""
+    shown = table("#block", "status", "signed by", "missing")
+    for one in checkpoints:
+        signers = ", ".join(str(signer["name"] or signer["msp_id"]) for signer in one["signers"])
+        shown.add_row(str(one["number"]), one["status"], signers, "; ".join(one["missing"]))
+    return shown
 
 
 def checkpoint_show(number: int, /, *, target: Target = NOBODY, json: bool = False) -> None:

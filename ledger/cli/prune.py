@@ -30,7 +30,7 @@ def prune(
     url = f"{target.rest_url()}/v1/channels/{target.channel_id()}/prune"
     if plan:
         query = "" if to is None else f"?to={to}"
-        answer = request(url + query, token=admin_token(target, signatory, "prune-plan"))
+        answer = request(url + query, token=admin_token(target, signatory, "prune"))
     else:
         token = admin_token(target, signatory, "prune")
         answer = request(url, method="POST", token=token, body={} if to is None else {"to": to})

@@ -10,6 +10,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,7 +19,7 @@ from ledger.chaincode.views import opened
 from ledger.client.orderer import OrdererClient
 from ledger.core.channel_config import Bundle
 from ledger.core.errors import ChannelStopped, InvalidBlock, PeerUnreachable, StorageDamaged, StorageFailed
-from ledger.core.names import BlockNumber, ChannelId, TxId
+from ledger.core.names import BlockNumber, ChannelId, TxId, verdict_name
 from ledger.core.outcome import Outcome
 from ledger.core.policy.ast import ApplicationPolicy
 from ledger.core.ports import Signer
@@ -27,6 +28,7 @@ from ledger.node.rules import endorsement_policy, make_rules
 from ledger.services.committer import Committer
 from ledger.services.events import BlockFeed, Committed, TransactionFeed
 from ledger.storage.ledger_store import LedgerStore
+from ledger.telemetry.metrics import Metrics
 
 log = logging.getLogger("peerledger.channel")
 
@@ -49,13 +51,21 @@ class Channel:
         signer: The peer's identity.
         orderers: Connections to the channel's orderers.
         chk: Blocks between checkpoints.
+        metrics: Where figures go.
 
     Raises:
         InvalidBlock, Conflict, StorageDamaged, StorageFailed: The ledger can't be opened.
     """
 
     def __init__(
-        self, data: Path, genesis: bytes, signer: Signer, orderers: Sequence[OrdererClient], *, chk: int
+        self,
+        data: Path,
+        genesis: bytes,
+        signer: Signer,
+        orderers: Sequence[OrdererClient],
+        *,
+        chk: int,
+        metrics: Metrics,
     ) -> None:
         """Open the ledger; nothing is followed before `run`."""
         self._signer = signer
@@ -73,6 +83,9 @@ class Channel:
         self._reads = ThreadPoolExecutor(2, "read")
         self.feed = BlockFeed(self.store.height)
         self._transactions = TransactionFeed()
+        self._metrics = metrics
+        metrics.height.labels(self.channel_id).set(self.store.height)
+        metrics.stopped.labels(self.channel_id).set(0)
         if self.store.height == 0:
             self.committer.commit([genesis])
         self.stopped_because = ""
@@ -172,6 +185,7 @@ class Channel:
             except (StorageFailed, StorageDamaged) as error:
                 return self._stop(f"storage: {error}")
             except InvalidBlock as error:
+                self._metrics.blocks_refused.labels(self.channel_id, error.rule).inc()
                 log.warning("block_refused", extra={"channel": self.channel_id, "source": orderer.address,
                                                     "reason": str(error)})  # fmt: skip
             except PeerUnreachable as error:
@@ -204,6 +218,7 @@ class Channel:
 
     def _stop(self, reason: str) -> None:
         self.stopped_because = reason
+        self._metrics.stopped.labels(self.channel_id).set(1)
         self._transactions.end(f"channel {self.channel_id} has stopped: {reason}")
         log.error("channel_stopped", extra={"channel": self.channel_id, "reason": reason})
 
@@ -240,6 +255,10 @@ class Channel:
         self.feed.publish(last.block.number + 1)
         for outcome in outcomes:
             self._transactions.publish(outcome.block.number, outcome.tx_ids, outcome.verdicts)
+            for verdict, count in Counter(outcome.verdicts).items():
+                self._metrics.transactions.labels(self.channel_id, verdict_name(verdict)).inc(count)
+        self._metrics.height.labels(self.channel_id).set(last.block.number + 1)
+        self._metrics.first_block.labels(self.channel_id).set(self.first_block)
         log.info(
             "blocks_committed",
             extra={"channel": self.channel_id, "height": last.block.number + 1, "blocks": len(outcomes),

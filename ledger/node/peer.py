@@ -36,6 +36,7 @@ from ledger.services.endorser import Endorser
 from ledger.services.gateway import Gateway, OwnEndorser
 from ledger.storage.msp_folder import SigningIdentity, load_signing_identity, msp_config_from_folder
 from ledger.telemetry.logging import set_up_logging
+from ledger.telemetry.metrics import Metrics
 from ledger.wire.codec import CODEC
 
 log = logging.getLogger("peerledger.peer")
@@ -57,7 +58,7 @@ def run_peer(settings: PeerSettings) -> None:
 
 
 def open_channels(
-    settings: PeerSettings, signer: SigningIdentity, stack: ExitStack
+    settings: PeerSettings, signer: SigningIdentity, metrics: Metrics, stack: ExitStack
 ) -> tuple[dict[str, Channel], dict[str, str]]:
     """Open every channel; one that can't be opened does not stop the others.
 
@@ -72,7 +73,7 @@ def open_channels(
         try:
             channel = Channel(
                 settings.data_dir, genesis, signer, connect_orderers(settings, setting),
-                chk=settings.checkpoint.interval_blocks,
+                chk=settings.checkpoint.interval_blocks, metrics=metrics,
             )  # fmt: skip
         except LedgerError as error:
             failed[name] = str(error)
@@ -145,14 +146,15 @@ async def peer_main(settings: PeerSettings) -> None:
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     with ExitStack() as stack:
         signer = load_signing_identity(settings.msp_dir, settings.msp_id)
-        channels, failed = open_channels(settings, signer, stack)
+        metrics = Metrics()
+        channels, failed = open_channels(settings, signer, metrics, stack)
         server, port = make_door(settings, signer, channels, stack)
         view = RestNode(
             settings.name, settings.msp_id, channels, failed,
             pruning_mode=settings.pruning.mode, keep_blocks=settings.pruning.keep_blocks_min, now_ms=now_ms,
         )  # fmt: skip
         host, _, rest_port = settings.rest_listen.rpartition(":")
-        rest = RestServer(create_app(view), host=host, port=int(rest_port))
+        rest = RestServer(create_app(view, metrics=metrics), host=host, port=int(rest_port))
         tasks: list[Task] = [partial(follow, channel) for channel in channels.values()]
         tasks += [rest.run, partial(serve_grpc, server)]
         heights = {name: channel.height for name, channel in channels.items()}

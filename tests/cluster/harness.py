@@ -7,11 +7,16 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+
+from ledger.client.tls import ClientTls
 from ledger.node.supervise import node_folders
+from ledger.storage.msp_folder import SigningIdentity, load_signing_identity
 
 READY_TIMEOUT_S = 60.0
 
@@ -47,6 +52,40 @@ class LocalNetwork:
     @property
     def peers(self) -> Sequence[str]:
         return [node.name for node in node_folders(self.directory) if node.kind == "peer"]
+
+    def settings(self, node: str) -> dict[str, Any]:
+        """Read a node's configuration file."""
+        (path,) = (self.directory / "nodes" / node).glob("*.yaml")
+        content: dict[str, Any] = yaml.safe_load(path.read_text())
+        return content
+
+    def ask(self, peer: str, path: str) -> dict[str, Any]:
+        """Ask a peer for a document; an empty one if it does not answer."""
+        try:
+            with urllib.request.urlopen(f"http://{self.settings(peer)['rest_listen']}{path}", timeout=5) as response:
+                found: dict[str, Any] = json.load(response)
+                return found
+        except (OSError, ValueError):
+            return {}
+
+    def channel_info(self, peer: str) -> dict[str, Any]:
+        return self.ask(peer, "/v1/channels/demo")
+
+    def signer(self, organisation: int, user: str = "User1") -> SigningIdentity:
+        """Load a user of the n-th organisation."""
+        domain = f"org{organisation}.example.com"
+        folder = self.directory / "organizations/peerOrganizations" / domain / "users" / f"{user}@{domain}" / "msp"
+        return load_signing_identity(folder, f"Org{organisation}MSP")
+
+    def peer_tls(self, organisation: int) -> ClientTls:
+        """Trust the TLS certificates of the n-th organisation."""
+        folder = self.directory / "organizations/peerOrganizations" / f"org{organisation}.example.com"
+        return ClientTls((folder / "msp/tlscacerts/tlsca.pem").read_bytes())
+
+    def verify(self, peer: str) -> Any:
+        """Verify a stopped peer's data directory by the command."""
+        genesis = str(self.directory / "channels/demo.block")
+        return peerledger_json("verify", str(self.directory / "nodes" / peer / "data"), "--genesis", genesis)
 
     def start(self) -> None:
         log = self.directory / "up.log"

@@ -55,6 +55,9 @@ class CheckpointStatus(StrEnum):
     LOCAL = "local"
     """Satisfies the local policy alone, which is enough for this peer's pruning only; joiners can't use it."""
 
+    SUPERSEDED = "superseded"
+    """A later checkpoint became valid first; nothing more is collected for this one."""
+
     DIVERGED = "diverged"
     """Others agreed on another statement than this peer computed."""
 
