@@ -3,12 +3,11 @@
 from concurrent.futures import Executor
 from functools import partial
 
-from ledger.core.block import Block
+from ledger.core.block import Block, check_slots
 from ledger.core.channel_config import Bundle
 from ledger.core.definitions import Definitions, Unusable
 from ledger.core.endorsement import Policies
 from ledger.core.errors import InvalidBlock, InvalidConfig
-from ledger.core.hashing import data_hash
 from ledger.core.orderer_signatures import check_orderer_signatures
 from ledger.core.outcome import Outcome
 from ledger.core.policy.ast import ApplicationPolicy
@@ -41,15 +40,14 @@ def make_rules(workers: Executor | None) -> Rules:
 
 
 def check_block(block: Block) -> None:
-    """Check what can be checked of a block by itself: its envelopes' form and its data hash.
+    """Check what can be checked of a block by itself: its metadata slots, its envelopes' form and its data hash.
 
     Raises:
         InvalidBlock: A rule is broken.
     """
+    if block.number > 0:  # The genesis block comes from a file, not from an orderer.
+        check_slots(block)
     check_well_formed(block)
-    found = data_hash(block.envelopes)
-    if found != block.header.data_hash:
-        raise InvalidBlock(f"block {block.number}", rule="data hash", expected=block.header.data_hash, found=found)
 
 
 def check_signatures(block: Block, bundle: Bundle) -> None:

@@ -18,7 +18,7 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from typing import Protocol
 
-from ledger.core.block import Block
+from ledger.core.block import Block, check_link
 from ledger.core.channel_config import Bundle
 from ledger.core.errors import ChannelStopped, InvalidBlock
 from ledger.core.names import BlockNumber, Digest
@@ -201,17 +201,3 @@ class Committer:
         if staged[-1].is_config:
             self.bundle = self._rules.bundle_after(staged[-1], self.bundle)
         self._on_committed(tuple(staged))
-
-
-def check_link(block: Block, number: BlockNumber, previous: Digest | None) -> None:
-    """Check that a block follows the last one.
-
-    Raises:
-        InvalidBlock: It has another number, or names another block before it.
-    """
-    if block.number != number:
-        raise InvalidBlock(f"block {block.number}", rule="block number", expected=number, found=block.number)
-    if previous is not None and block.header.previous_hash != previous:
-        raise InvalidBlock(
-            f"block {block.number}", rule="previous hash", expected=previous, found=block.header.previous_hash
-        )
