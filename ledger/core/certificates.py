@@ -1,13 +1,11 @@
-"""What does a certificate say, and who issued it?  X.509 as Fabric's MSP reads it (Go's crypto/x509 and encoding/pem).
+"""What does a certificate say, and who issued it?  X.509 as Fabric's MSP reads it (Go's crypto/x509).
 
-PEM is taken as Go's decoder takes it: text before and behind, CRLF, any block type, only the first block counts. A
-certificate that an ECDSA key signed with a high s is *sanitised* (fabric: msp/cert.go): s := n - s with the order of
+A certificate that an ECDSA key signed with a high s is *sanitised* (fabric: msp/cert.go): s := n - s with the order of
 the issuer's curve, so that two spellings of one certificate are one identity.
 """
 
-import base64
-import binascii
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 from hashlib import sha256
@@ -34,22 +32,32 @@ from ledger.core.der import (
 )
 from ledger.core.encoding import der_length
 from ledger.core.errors import InvalidIdentity, MalformedMessage
+from ledger.core.pem import first_block
 from ledger.core.signatures import GROUP_ORDERS, half_order, read_der_signature
-
-_PEM = re.compile(
-    rb"(?:^|\n)-----BEGIN ([^\n]*?)-----[ \t\r]*\n(.*?)(?:^|\n)-----END ([^\n]*?)-----[ \t\r]*(?=\n|$)", re.DOTALL
-)
-
-ACCEPTED_USAGES = frozenset({"2.5.29.37.0", "1.3.6.1.5.5.7.3.1"})
-"""Any and server authentication: what Go's verifier asks ExtendedKeyUsage to allow when its caller names nothing."""
 
 KEY_USAGE, BASIC_CONSTRAINTS, SUBJECT_KEY_ID, AUTHORITY_KEY_ID, EXTENDED_USAGE = (
     "2.5.29.15", "2.5.29.19", "2.5.29.14", "2.5.29.35", "2.5.29.37",
 )  # fmt: skip
 
-SEQUENCES = frozenset({"2.5.29.17", "2.5.29.30", "2.5.29.31", "2.5.29.32", "1.3.6.1.5.5.7.1.1"})
-"""Extensions that Go understands besides those above; here they only have to be sequences: alternative names, name
-constraints, distribution points, policies, authority information."""
+ALTERNATIVE_NAMES, NAME_CONSTRAINTS, AUTHORITY_INFORMATION = "2.5.29.17", "2.5.29.30", "1.3.6.1.5.5.7.1.1"
+
+SEQUENCES = frozenset({"2.5.29.31", "2.5.29.32", "2.5.29.33", "2.5.29.36", AUTHORITY_INFORMATION})
+"""Extensions that Go understands besides those above and below; here they only have to be sequences: distribution
+points, policies, policy mappings, policy constraints, authority information."""
+
+INHIBIT_ANY_POLICY = "2.5.29.54"
+
+KNOWN = SEQUENCES | {
+    KEY_USAGE, BASIC_CONSTRAINTS, SUBJECT_KEY_ID, AUTHORITY_KEY_ID, EXTENDED_USAGE, ALTERNATIVE_NAMES,
+    NAME_CONSTRAINTS, INHIBIT_ANY_POLICY,
+}  # fmt: skip
+"""Every extension that Go understands."""
+
+NEVER_CRITICAL = (SUBJECT_KEY_ID, AUTHORITY_KEY_ID, AUTHORITY_INFORMATION)
+"""Extensions that make a certificate unreadable to Go where they are marked critical."""
+
+NAME_TAGS = (0x81, 0x82, 0x86, 0x87)
+"""The kinds of general names that Go reads: mail address, host, URI, IP address."""
 
 COMMON_NAME, UNIT = "2.5.4.3", "2.5.4.11"
 
@@ -67,6 +75,12 @@ SIGNATURE_HASHES: dict[str, hashes.HashAlgorithm] = {
 }
 """Hash of each signature algorithm with ECDSA or RSA that Go verifies in certificates (SHA-1 and MD5 it refuses)."""
 
+SHA1_HASHES: dict[str, hashes.HashAlgorithm] = {
+    "1.2.840.10045.4.1": hashes.SHA1(),
+    "1.2.840.113549.1.1.5": hashes.SHA1(),
+}
+"""Signature algorithms that Go still verifies in revocation lists."""
+
 PSS_HASHES: tuple[tuple[bytes, hashes.HashAlgorithm], ...] = (
     (bytes.fromhex("0609608648016503040201"), hashes.SHA256()),
     (bytes.fromhex("0609608648016503040202"), hashes.SHA384()),
@@ -77,29 +91,6 @@ PSS_HASHES: tuple[tuple[bytes, hashes.HashAlgorithm], ...] = (
 _UTC_TIME = re.compile(rb"(\d{10})(\d\d)?(Z|[+-]\d{4})")
 _GENERALIZED_TIME = re.compile(rb"(\d{14})(Z|[+-]\d{4})")
 _PRINTABLE = re.compile(rb"[A-Za-z0-9 '()+,\-./:=?*&]*")
-
-
-def pem_block(data: bytes) -> bytes | None:
-    """Give the content of the first PEM block in some text, None if there is none."""
-    for match in _PEM.finditer(data.replace(b"\r\n", b"\n")):
-        opening, body, closing = match.groups()
-        if opening != closing:
-            continue
-        lines = body.split(b"\n")
-        if any(b":" in line for line in lines):  # Headers end at the first empty line.
-            lines = lines[lines.index(b"") + 1 :] if b"" in lines else []
-        try:
-            return base64.b64decode(b"".join(b"".join(line.split()) for line in lines), validate=True)
-        except binascii.Error:
-            continue
-    return None
-
-
-def to_pem(der: bytes) -> bytes:
-    """Write a certificate as PEM the way Fabric's nodes do: 64 columns, a newline at the end."""
-    text = base64.b64encode(der)
-    lines = [text[start : start + 64] for start in range(0, len(text), 64)]
-    return b"-----BEGIN CERTIFICATE-----\n" + b"\n".join(lines) + b"\n-----END CERTIFICATE-----\n"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -157,6 +148,12 @@ class Certificate:
     unhandled: tuple[str, ...]
     """Critical extensions that nobody understands."""
 
+    alternative_names: bytes | None
+    """Value of the extension; None without it."""
+
+    is_name_constrained: bool
+    """Whether it constrains the names in certificates below it."""
+
     @property
     def digest(self) -> bytes:
         """SHA-256 of the DER."""
@@ -169,10 +166,10 @@ def parse_pem(data: bytes, subject: str = "certificate") -> Certificate:
     Raises:
         InvalidIdentity: There is no PEM block, or it holds no certificate.
     """
-    der = pem_block(data)
-    if der is None:
+    block = first_block(data)
+    if block is None:
         raise InvalidIdentity(subject, rule="PEM", expected="a PEM block", found=data)
-    return parse_der(der, subject)
+    return parse_der(block.content, subject)
 
 
 def parse_der(der: bytes, subject: str = "certificate") -> Certificate:
@@ -207,11 +204,11 @@ def _read(der: bytes) -> Certificate:
     if fields.read(SEQUENCE).raw != algorithm.raw:
         raise malformed("signature algorithm", "another one inside than outside")
     issuer = fields.read(SEQUENCE)
-    _read_name(issuer)
+    read_name(issuer)
     validity = fields.read(SEQUENCE).inside()
-    not_before, not_after = _read_time(validity.read()), _read_time(validity.read())
+    not_before, not_after = read_time(validity.read()), read_time(validity.read())
     subject = fields.read(SEQUENCE)
-    name = _read_name(subject)
+    name = read_name(subject)
     key_info = fields.read(SEQUENCE)
     extensions = _read_extensions(fields) if number == 3 else {}
     constraints = _value(extensions, BASIC_CONSTRAINTS, SEQUENCE)
@@ -224,7 +221,19 @@ def _read(der: bytes) -> Certificate:
     authority_id = authority.inside().optional(0x80) if authority else None
     for understood in SEQUENCES:
         _value(extensions, understood, SEQUENCE)
-    known = SEQUENCES | {KEY_USAGE, BASIC_CONSTRAINTS, SUBJECT_KEY_ID, AUTHORITY_KEY_ID, EXTENDED_USAGE}
+    for kind in NEVER_CRITICAL:
+        if kind in extensions and extensions[kind][0]:
+            raise malformed("extension that may not be critical", kind)
+    names = _value(extensions, ALTERNATIVE_NAMES, SEQUENCE)
+    constrained = _value(extensions, NAME_CONSTRAINTS, SEQUENCE)
+    unread = {
+        kind
+        for kind, is_read in (
+            (ALTERNATIVE_NAMES, names is None or _read_alternative_names(names)),
+            (NAME_CONSTRAINTS, constrained is None or _read_name_constraints(constrained)),
+        )
+        if not is_read
+    }
     return Certificate(
         der=der,
         signed=signed.raw,
@@ -246,13 +255,17 @@ def _read(der: bytes) -> Certificate:
         has_constraints=constraints is not None,
         is_ca=is_ca,
         path_length_max=path_length_max,
-        usages=frozenset(each.oid() for each in extended.inside()) if extended else frozenset(),
+        usages=frozenset(_oids(extended)) if extended else frozenset(),
         may_sign_certificates=not any(usage_bits) or bool(usage_bits[0] & 0x04),
-        unhandled=tuple(kind for kind, (critical, _) in extensions.items() if critical and kind not in known),
+        unhandled=tuple(
+            kind for kind, (critical, _) in extensions.items() if critical and (kind not in KNOWN or kind in unread)
+        ),
+        alternative_names=names.raw if names else None,
+        is_name_constrained=constrained is not None,
     )
 
 
-def _read_name(name: Element) -> list[tuple[str, str]]:
+def read_name(name: Element) -> list[tuple[str, str]]:
     """Read a Name to its attributes in order."""
     found = []
     for group in name.inside():
@@ -286,7 +299,7 @@ def _read_text(element: Element) -> str:
             raise malformed("string in a name", element.raw)
 
 
-def _read_time(element: Element) -> datetime:
+def read_time(element: Element) -> datetime:
     """Read UTCTime (seconds may be missing) or GeneralizedTime, with Z or an offset."""
     if element.tag == UTC_TIME:
         match = _UTC_TIME.fullmatch(element.content)
@@ -346,10 +359,35 @@ def _read_constraints(element: Element) -> tuple[bool, int | None]:
     parts = element.inside()
     is_ca, length = parts.optional(BOOLEAN), parts.optional(INTEGER)
     path_length_max = length.integer() if length else None
-    return (
-        is_ca.boolean() if is_ca else False,
-        path_length_max if path_length_max is None or path_length_max >= 0 else None,
-    )
+    if path_length_max is not None and path_length_max < 0:
+        raise malformed("path length", path_length_max)
+    return is_ca.boolean() if is_ca else False, path_length_max
+
+
+def _oids(element: Element) -> Iterator[str]:
+    """Read a SEQUENCE of object identifiers."""
+    inside = element.inside()
+    while inside.peek() is not None:
+        yield inside.read(OID).oid()
+
+
+def _read_alternative_names(element: Element) -> bool:
+    """Read alternative names; tell whether there is one of a kind that Go knows."""
+    known = [each for each in element.inside() if each.tag in NAME_TAGS]
+    for each in known:
+        is_fine = len(each.content) in (4, 16) if each.tag == 0x87 else each.content.isascii()
+        if not is_fine:
+            raise malformed("alternative name", each.raw)
+    return bool(known)
+
+
+def _read_name_constraints(element: Element) -> bool:
+    """Read name constraints; tell whether all are of kinds that Go knows."""
+    parts = element.inside()
+    subtrees = [each for tag in (0xA0, 0xA1) if (group := parts.optional(tag)) for each in group.inside()]
+    if not subtrees or parts.peek() is not None:
+        raise malformed("name constraints", element.raw)
+    return all(each.inside().read().tag in NAME_TAGS for each in subtrees)
 
 
 def _public_key(key_info: Element) -> object:
@@ -363,6 +401,10 @@ def _public_key(key_info: Element) -> object:
         return None
     key = load_der_public_key(key_info.raw)
     if isinstance(key, rsa.RSAPublicKey):
+        algorithm = key_info.inside().read(SEQUENCE).inside()
+        algorithm.read(OID)
+        if algorithm.data[algorithm.position : algorithm.end] != b"\x05\x00":
+            raise malformed("parameters of an RSA key", key_info.raw)
         return key
     is_known = not isinstance(key, ec.EllipticCurvePublicKey) or key.curve.name in GROUP_ORDERS
     if not is_known or key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo) != key_info.raw:
@@ -382,7 +424,9 @@ def is_signed_by(certificate: Certificate, issuer: Certificate) -> bool:
     return check_signature(issuer, certificate.signed, certificate.signature, certificate.algorithm)
 
 
-def check_signature(issuer: Certificate, message: bytes, signature: bytes, algorithm: bytes) -> bool:
+def check_signature(
+    issuer: Certificate, message: bytes, signature: bytes, algorithm: bytes, *, allows_sha1: bool = False
+) -> bool:
     """Check a certificate authority's signature over certificate or revocation list.
 
     Args:
@@ -390,14 +434,15 @@ def check_signature(issuer: Certificate, message: bytes, signature: bytes, algor
         message: What it signed.
         signature: The signature.
         algorithm: DER of AlgorithmIdentifier.
+        allows_sha1: Whether a signature over SHA-1 counts.
     """
     key = issuer.public_key
     kind = Cursor(algorithm).read(SEQUENCE).inside().read(OID).oid()
-    chosen = SIGNATURE_HASHES.get(kind)
+    chosen = SIGNATURE_HASHES.get(kind) or (SHA1_HASHES.get(kind) if allows_sha1 else None)
     if kind == PSS:
         chosen = next((found for oid, found in PSS_HASHES if oid in algorithm), None)
     try:
-        if isinstance(key, ec.EllipticCurvePublicKey) and kind.startswith("1.2.840.10045.4.") and chosen:
+        if isinstance(key, ec.EllipticCurvePublicKey) and is_ecdsa_algorithm(kind) and chosen:
             key.verify(signature, message, ec.ECDSA(chosen))
         elif isinstance(key, rsa.RSAPublicKey) and kind == PSS and chosen:
             key.verify(signature, message, padding.PSS(padding.MGF1(chosen), chosen.digest_size), chosen)
@@ -412,9 +457,14 @@ def check_signature(issuer: Certificate, message: bytes, signature: bytes, algor
     return True
 
 
+def is_ecdsa_algorithm(oid: str) -> bool:
+    """Tell whether an object identifier names ECDSA with some hash."""
+    return oid.startswith("1.2.840.10045.4.")
+
+
 def is_ecdsa_signed(certificate: Certificate) -> bool:
     """Tell whether an ECDSA key signed it."""
-    return certificate.algorithm_id.startswith("1.2.840.10045.4.")
+    return is_ecdsa_algorithm(certificate.algorithm_id)
 
 
 def sanitised(certificate: Certificate, issuer: Certificate) -> Certificate:
@@ -432,56 +482,3 @@ def sanitised(certificate: Certificate, issuer: Certificate) -> Certificate:
     bits = b"\x03" + der_length(len(signature) + 1) + b"\x00" + signature
     content = certificate.signed + certificate.algorithm + bits
     return parse_der(b"\x30" + der_length(len(content)) + content)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RevocationList:
-    """A parsed certificate revocation list; its dates are not looked at."""
-
-    signed: bytes
-    algorithm: bytes
-    signature: bytes
-    authority_key_id: bytes | None
-    """Key identifier of who signed it; None without the extension."""
-
-    serial_numbers: frozenset[int]
-
-
-def parse_revocation_list(data: bytes, subject: str = "revocation list") -> RevocationList:
-    """Parse a revocation list, PEM or DER.
-
-    Raises:
-        InvalidIdentity: The bytes are none.
-    """
-    try:
-        return _read_revocation_list(pem_block(data) or data)
-    except (MalformedMessage, ValueError) as error:
-        raise InvalidIdentity(subject, rule="revocation list", expected="a CRL", found=error) from error
-
-
-def _read_revocation_list(der: bytes) -> RevocationList:
-    outer = Cursor(der).read(SEQUENCE)
-    if outer.end != len(der):
-        raise malformed("trailing data", len(der) - outer.end)
-    parts = outer.inside()
-    signed, algorithm, signature = parts.read(SEQUENCE), parts.read(SEQUENCE), parts.read(BIT_STRING)
-    fields = signed.inside()
-    fields.optional(INTEGER)
-    fields.read(SEQUENCE)
-    _read_name(fields.read(SEQUENCE))
-    _read_time(fields.read())
-    if fields.peek() in (UTC_TIME, GENERALIZED_TIME):
-        _read_time(fields.read())
-    revoked = fields.optional(SEQUENCE)
-    serials = frozenset(each.inside().read(INTEGER).integer() for each in revoked.inside()) if revoked else frozenset()
-    wrapped = fields.optional(0xA0)
-    authority: bytes | None = None
-    for extension in wrapped.inside().read(SEQUENCE).inside() if wrapped else ():
-        inner = extension.inside()
-        kind = inner.read(OID).oid()
-        inner.optional(BOOLEAN)
-        value = inner.read(OCTET_STRING)
-        if kind == AUTHORITY_KEY_ID and authority is None:
-            found = value.inside().read(SEQUENCE).inside().optional(0x80)
-            authority = found.content if found else b""
-    return RevocationList(signed.raw, algorithm.raw, signature.bits(), authority, serials)

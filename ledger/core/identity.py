@@ -14,25 +14,15 @@ Validating
   7. where units are listed it carries one of them; where role units are on it carries exactly one of those.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from hashlib import sha256
 from typing import TypeVar
 
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
-from ledger.core.certificates import (
-    ACCEPTED_USAGES,
-    Certificate,
-    RevocationList,
-    check_signature,
-    is_ecdsa_signed,
-    is_signed_by,
-    parse_pem,
-    parse_revocation_list,
-    sanitised,
-)
+from ledger.core.certificates import Certificate, is_ecdsa_signed, is_signed_by, parse_pem, sanitised
+from ledger.core.chains import Authorities, Chain
 from ledger.core.errors import InvalidConfig, InvalidIdentity, MalformedMessage, shown
 from ledger.core.policy.ast import (
     AnonymityPrincipal,
@@ -44,6 +34,7 @@ from ledger.core.policy.ast import (
     UnitPrincipal,
     UnknownPrincipal,
 )
+from ledger.core.revocation import RevocationList, check_revocation, parse_revocation_list
 from ledger.core.signatures import verify
 
 K = TypeVar("K")
@@ -52,8 +43,8 @@ V = TypeVar("V")
 DecodeIdentity = Callable[[bytes], tuple[str, bytes]]
 """Decodes SerializedIdentity to (MSP ID, id bytes); raises `MalformedMessage`."""
 
-CHAIN_LENGTH_MAX = 16
-"""Longer chains of certificates are not followed."""
+IDENTITY_HASHES = {"SHA256": "sha256", "SHA384": "sha384", "SHA3_256": "sha3_256", "SHA3_384": "sha3_384"}
+"""Hash functions that an MSP may name for certifier ids, and what they are called here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +88,9 @@ class Identity:
     serialized: bytes
     """The bytes that it came as."""
 
+    hash_family: str = "SHA2"
+    """Which hash the MSP signs over: SHA-256 or, for SHA3, SHA3-256; no signature is good under another name."""
+
     @property
     def key(self) -> tuple[str, bytes]:
         """What makes it distinct."""
@@ -112,7 +106,7 @@ class Identity:
         key = self.certificate.public_key
         if not isinstance(key, ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey):
             return False
-        return verify(key, message, signature)
+        return verify(key, message, signature, self.hash_family)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +127,7 @@ class Msp:
     version: tuple[int, int, int] = (1, 4, 3)
     """MSP version by the channel's capabilities; (3, 0, 0) allows Ed25519."""
 
-    _roots: tuple[Certificate, ...] = field(init=False)
-    _intermediates: tuple[Certificate, ...] = field(init=False)
+    _authorities: Authorities = field(init=False)
     _admins: frozenset[bytes] = field(init=False)
     _inner_cas: frozenset[bytes] = field(init=False)
     _revocations: tuple[RevocationList, ...] = field(init=False)
@@ -142,49 +135,23 @@ class Msp:
     _roles: dict[Role, _RoleUnit] | None = field(init=False)
 
     def __post_init__(self) -> None:
-        """Build the tree of CAs and everything derived from it."""
+        """Build the tree of CAs and everything derived from it, in Fabric's order."""
         config, subject = self.config, f"MSP {self.config.msp_id}"
         if not config.msp_id:
             raise InvalidConfig("MSP", rule="MSP name", expected="a name", found="none")
         if not config.root_certs:
             raise InvalidConfig(subject, rule="MSP root certificates", expected="at least one", found=0)
-        if config.hash_family not in ("SHA2", "SHA3") or config.identity_hash not in ("SHA256", "SHA3_256"):
-            found = f"{config.hash_family}, {config.identity_hash}"
-            raise InvalidConfig(subject, rule="MSP crypto config", expected="SHA2, SHA256", found=found)
-        self._inner_cas = frozenset()
-        self._roots = tuple(self._ca(pem, "root") for pem in config.root_certs)
-        self._intermediates = tuple(self._ca(pem, "intermediate") for pem in config.intermediate_certs)
-        self._roots = tuple(sanitised(root, root) for root in self._roots)
+        if config.identity_hash not in IDENTITY_HASHES:
+            raise InvalidConfig(
+                subject, rule="MSP identity hash", expected=sorted(IDENTITY_HASHES), found=config.identity_hash
+            )
         try:
-            self._intermediates = tuple(self._sanitise(certificate) for certificate in self._intermediates)
-            self._revocations = tuple(parse_revocation_list(data, subject) for data in config.revocation_lists)
-            inner: set[bytes] = set()
-            for certificate in self._intermediates:
-                chain = self._only_chain(certificate)
-                inner.update(parent.der for parent in chain[1:])
-                if len(chain) > 1:
-                    self._check_revocation(certificate, chain[1], f"intermediate certificate of {subject}")
+            self._set_up_authorities(subject)
+            self._set_up_tls_authorities(subject)
+            self._set_up_units()
+            self._set_up_admins(subject)
         except InvalidIdentity as error:
             raise InvalidConfig(error.subject, rule=error.rule, expected=error.expected, found=error.found) from error
-        self._inner_cas = frozenset(inner)
-        units: dict[str, tuple[bytes, ...]] = {}
-        for listed in config.units:
-            units[listed.unit] = (*units.get(listed.unit, ()), self._certifiers_of(listed.certificate))
-        self._units = units
-        self._roles = None
-        if config.role_units and self.version >= (1, 1, 0):
-            self._roles = {
-                role: _RoleUnit(unit.unit, self._certifiers_of(unit.certificate) if unit.certificate else b"")
-                for role, unit in config.role_units.items()
-                if self.version >= (1, 4, 3) or role in (Role.CLIENT, Role.PEER)
-            }
-        for kind, listed_certs in (
-            ("TLS root", config.tls_root_certs),
-            ("TLS intermediate", config.tls_intermediate_certs),
-        ):
-            for pem in listed_certs:
-                self._ca(pem, kind)
-        self._set_up_admins(subject)
 
     @property
     def msp_id(self) -> str:
@@ -202,9 +169,8 @@ class Msp:
         Raises:
             InvalidIdentity: There is no certificate, or it has no single chain.
         """
-        certificate = parse_pem(id_bytes, f"identity of {self.msp_id}")
-        certificate = self._sanitise(certificate)
-        return Identity(self.msp_id, certificate, certificate.digest, serialized)
+        certificate = self._sanitise(parse_pem(id_bytes, f"identity of {self.msp_id}"))
+        return Identity(self.msp_id, certificate, certificate.digest, serialized, self.config.hash_family)
 
     def validate(self, identity: Identity) -> None:
         """Check that an identity is a valid member (steps 4 to 7).
@@ -220,17 +186,22 @@ class Msp:
                 raise InvalidIdentity(subject, rule="key algorithm", expected="ECDSA", found="Ed25519 before V3_0")
         elif not isinstance(key, ec.EllipticCurvePublicKey):
             raise InvalidIdentity(subject, rule="key algorithm", expected="ECDSA", found=type(key).__name__)
+        chain = self._member_chain(certificate, subject)
+        check_revocation(self._revocations, certificate, chain[1], subject)
+        self._check_units(certificate, self._certifiers_id(chain[1:]), subject)
+
+    def _member_chain(self, certificate: Certificate, subject: str) -> Chain:
+        """Give the chain of an end-entity certificate, which a leaf of the tree of CAs must have issued."""
         if certificate.is_ca:
             raise InvalidIdentity(subject, rule="certificate authority", expected="an end-entity certificate")
-        chain = self._only_chain(certificate)
+        chain = self._authorities.only_chain(certificate)
         if len(chain) < 2:
             raise InvalidIdentity(subject, rule="chain length", expected="an issuer", found=len(chain))
         if chain[1].der in self._inner_cas:
             raise InvalidIdentity(
                 subject, rule="issuer is a leaf CA", expected="a CA with none below it", found=chain[1].common_name
             )
-        self._check_revocation(certificate, chain[1], subject)
-        self._check_units(certificate, certifiers_of(chain[1:]), subject)
+        return chain
 
     def has_role(self, identity: Identity, role: Role) -> bool:
         """Tell whether an identity carries the unit of a role (it need not be valid)."""
@@ -242,17 +213,60 @@ class Msp:
         return identity.certificate.der in self._admins
 
     def certifiers(self, identity: Identity) -> bytes:
-        """Give the certifier id of an identity: SHA-256 over the chain above it."""
-        return certifiers_of(self._only_chain(identity.certificate)[1:])
+        """Give the certifier id of an identity: a hash over the chain above it."""
+        return self._certifiers_id(self._authorities.only_chain(identity.certificate)[1:])
 
     # -- set-up
 
+    def _set_up_authorities(self, subject: str) -> None:
+        """Take roots, intermediates and revocation lists; each CA must have one chain, and be sanitised by it."""
+        config = self.config
+        self._inner_cas = frozenset()
+        roots = [self._ca(pem, "root") for pem in config.root_certs]
+        intermediates = [self._ca(pem, "intermediate") for pem in config.intermediate_certs]
+        self._authorities = Authorities(subject, roots, intermediates)  # What they are sanitised by.
+        self._authorities = Authorities(
+            subject, [self._sanitise(each) for each in roots], [self._sanitise(each) for each in intermediates]
+        )
+        self._revocations = tuple(parse_revocation_list(data, subject) for data in config.revocation_lists)
+        for root in self._authorities.roots:
+            self._authorities.only_chain(root)
+        inner: set[bytes] = set()
+        for certificate in self._authorities.intermediates:
+            chain = self._authorities.only_chain(certificate)
+            inner.update(parent.der for parent in chain[1:])
+            if len(chain) > 1:
+                check_revocation(self._revocations, certificate, chain[1], f"intermediate certificate of {subject}")
+        self._inner_cas = frozenset(inner)
+
+    def _set_up_tls_authorities(self, subject: str) -> None:
+        """Check the CAs of TLS certificates, whose chains are their own."""
+        roots = [self._ca(pem, "TLS root") for pem in self.config.tls_root_certs]
+        intermediates = [self._ca(pem, "TLS intermediate") for pem in self.config.tls_intermediate_certs]
+        authorities = Authorities(f"TLS of {subject}", roots, intermediates)
+        for certificate in (*roots, *intermediates):
+            chain = authorities.only_chain(certificate)
+            if len(chain) > 1:
+                check_revocation(self._revocations, certificate, chain[1], f"TLS certificate of {subject}")
+
+    def _set_up_units(self) -> None:
+        """Take the listed units, and the role units where they are on."""
+        config = self.config
+        units: dict[str, tuple[bytes, ...]] = {}
+        for listed in config.units:
+            units[listed.unit] = (*units.get(listed.unit, ()), self._certifiers_of(listed.certificate))
+        self._units = units
+        self._roles = None
+        if config.role_units and self.version >= (1, 1, 0):
+            self._roles = {
+                role: _RoleUnit(unit.unit, self._certifiers_of(unit.certificate) if unit.certificate else b"")
+                for role, unit in config.role_units.items()
+                if self.version >= (1, 4, 3) or role in (Role.CLIENT, Role.PEER)
+            }
+
     def _ca(self, pem: bytes, kind: str) -> Certificate:
         subject = f"{kind} certificate of MSP {self.config.msp_id}"
-        try:
-            certificate = parse_pem(pem, subject)
-        except InvalidIdentity as error:
-            raise InvalidConfig(subject, rule=error.rule, expected=error.expected, found=error.found) from error
+        certificate = parse_pem(pem, subject)
         if not certificate.is_ca:
             raise InvalidConfig(
                 subject, rule="certificate authority", expected="CA=true", found="an end-entity certificate"
@@ -264,25 +278,31 @@ class Msp:
     def _certifiers_of(self, pem: bytes) -> bytes:
         """Give the certifier id that a unit's certificate stands for."""
         subject = f"unit certificate of MSP {self.config.msp_id}"
-        certificate = self._ca(pem, "unit")
-        for known in (*self._roots, *self._intermediates):
-            if known.signed == certificate.signed:  # Its signature may be spelt with a high s.
-                return certifiers_of(self._only_chain(known))
-        raise InvalidConfig(subject, rule="unit certificate", expected="a CA of the MSP", found=certificate.common_name)
+        certificate = self._sanitise(self._ca(pem, "unit"))
+        if any(root.der == certificate.der for root in self._authorities.roots):
+            return self._certifiers_id((certificate,))
+        if not any(known.der == certificate.der for known in self._authorities.intermediates):
+            found = certificate.common_name
+            raise InvalidConfig(subject, rule="unit certificate", expected="a CA of the MSP", found=found)
+        if certificate.der in self._inner_cas:
+            raise InvalidConfig(
+                subject, rule="unit certificate", expected="a CA with none below it", found=certificate.common_name
+            )
+        return self._certifiers_id(self._authorities.only_chain(certificate))
 
     def _set_up_admins(self, subject: str) -> None:
         admins: set[bytes] = set()
         for pem in self.config.admins:
-            try:
-                identity = self.identity(pem, b"")
-                if self._roles is None:
-                    self.validate(identity)
-                elif not (self.has_role(identity, Role.CLIENT) or self.has_role(identity, Role.ADMIN)):
-                    raise InvalidIdentity(subject, rule="admin role", expected="client or admin unit")
-            except InvalidIdentity as error:
-                raise InvalidConfig(
-                    f"admin of {subject}", rule=error.rule, expected=error.expected, found=error.found
-                ) from error
+            identity = self.identity(pem, b"")
+            if self._roles is None:
+                self.validate(identity)
+            else:
+                self._member_chain(identity.certificate, f"admin of {subject}")
+                if not (self.has_role(identity, Role.CLIENT) or self.has_role(identity, Role.ADMIN)):
+                    raise InvalidIdentity(
+                        f"admin of {subject}", rule="admin role", expected="client or admin unit",
+                        found=list(identity.certificate.units),
+                    )  # fmt: skip
             admins.add(identity.certificate.der)
         self._admins = frozenset(admins)
         has_admin_unit = self._roles is not None and Role.ADMIN in self._roles
@@ -294,64 +314,33 @@ class Msp:
     # -- chains
 
     def _sanitise(self, certificate: Certificate) -> Certificate:
-        """Rewrite a high-S certificate by its issuer's curve (step 3)."""
+        """Rewrite a high-S certificate by its issuer's curve (step 3).
+
+        A CA that signed itself is rewritten by its own; any other certificate that an ECDSA key signed needs an issuer
+        with one chain.
+        """
         if not is_ecdsa_signed(certificate):
             return certificate
-        chain = self._only_chain(certificate)
-        if len(chain) == 1 and not certificate.is_ca:
-            raise InvalidIdentity(f"identity of {self.msp_id}", rule="chain length", expected="an issuer", found=1)
-        return sanitised(certificate, chain[1] if len(chain) > 1 else certificate)
-
-    def _only_chain(self, certificate: Certificate) -> tuple[Certificate, ...]:
-        """Give the one chain from a certificate to a root.
-
-        Raises:
-            InvalidIdentity: There is none, or more than one.
-        """
-        chains = list(self._chains(certificate))
-        if len(chains) != 1:
+        if certificate.is_ca and is_signed_by(certificate, certificate):
+            own = sanitised(certificate, certificate)
+            Authorities(self._authorities.owner, (own,)).only_chain(own)
+            return own
+        chain = self._authorities.only_chain(certificate)
+        if len(chain) == 1:
             raise InvalidIdentity(
                 f"certificate {certificate.common_name!r} of {self.msp_id}",
-                rule="certificate chain", expected="exactly one chain to the roots", found=len(chains),
+                rule="chain length", expected="an issuer, or a CA that signed itself", found=1,
             )  # fmt: skip
-        return chains[0]
+        return sanitised(certificate, chain[1])
 
-    def _chains(self, leaf: Certificate) -> Iterator[tuple[Certificate, ...]]:
-        """Yield every chain to the roots that is good one second after the leaf's NotBefore."""
-        at = leaf.not_before + timedelta(seconds=1)
-        if any(root.der == leaf.der for root in self._roots):
-            if _in_time(leaf, at) and _allows_usage(leaf):
-                yield (leaf,)
-            return
-        if leaf.unhandled or not _in_time(leaf, at):
-            return
-        waiting: list[tuple[Certificate, ...]] = [(leaf,)]
-        while waiting:
-            chain = waiting.pop()
-            last = chain[-1]
-            for root in self._roots:
-                if _may_follow(root, last, chain, at):
-                    found = (*chain, root)
-                    if all(_allows_usage(member) for member in found):
-                        yield found
-            if len(chain) < CHAIN_LENGTH_MAX:
-                waiting += [(*chain, ca) for ca in self._intermediates if _may_follow(ca, last, chain, at)]
+    def _certifiers_id(self, chain: Sequence[Certificate]) -> bytes:
+        """Hash a chain of CAs, issuer first."""
+        hasher = hashlib.new(IDENTITY_HASHES[self.config.identity_hash])
+        for certificate in chain:
+            hasher.update(certificate.der)
+        return hasher.digest()
 
     # -- checks
-
-    def _check_revocation(self, certificate: Certificate, issuer: Certificate, subject: str) -> None:
-        """Refuse a certificate on a list that its issuer signed (step 6); dates of lists are not looked at."""
-        for revocations in self._revocations:
-            if revocations.authority_key_id is None:  # Fabric can't tell whose list it is, and lets nobody pass.
-                raise InvalidIdentity(
-                    subject, rule="revocation list", expected="lists with an authority key identifier", found="none"
-                )
-            if revocations.authority_key_id != issuer.subject_key_id:
-                continue
-            if certificate.serial_number not in revocations.serial_numbers:
-                continue
-            if check_signature(issuer, revocations.signed, revocations.signature, revocations.algorithm):
-                raise InvalidIdentity(subject, rule="revocation", expected="not revoked", found="on the issuer's list")
 
     def _check_units(self, certificate: Certificate, certifiers: bytes, subject: str) -> None:
         """Ask for a listed unit and for exactly one role unit (step 7)."""
@@ -374,33 +363,6 @@ class Msp:
             raise InvalidIdentity(
                 subject, rule="exactly one role unit", expected=sorted(by_unit), found=list(certificate.units)
             )
-
-
-def certifiers_of(chain: Sequence[Certificate]) -> bytes:
-    """Hash a chain of CAs, issuer first."""
-    hasher = sha256()
-    for certificate in chain:
-        hasher.update(certificate.der)
-    return hasher.digest()
-
-
-def _in_time(certificate: Certificate, at: datetime) -> bool:
-    return certificate.not_before <= at <= certificate.not_after
-
-
-def _may_follow(ca: Certificate, last: Certificate, chain: Sequence[Certificate], at: datetime) -> bool:
-    """Tell whether a CA issued the last certificate of a chain and may stand there."""
-    if ca.subject != last.issuer or any(ca.der == member.der for member in chain):
-        return False
-    if ca.unhandled or not _in_time(ca, at):
-        return False
-    if ca.path_length_max is not None and len(chain) - 1 > ca.path_length_max:
-        return False
-    return is_signed_by(last, ca)
-
-
-def _allows_usage(certificate: Certificate) -> bool:
-    return not certificate.usages or bool(certificate.usages & ACCEPTED_USAGES)
 
 
 class MspManager:

@@ -1,9 +1,9 @@
 """When is a signature good?  Fabric's rules for ECDSA and Ed25519, on keys that are built once.
 
 Sources: fabric-lib-go bccsp/sw/ecdsa.go and bccsp/utils/ecdsa.go (DER of r and s, low-S), fabric msp/identities.go
-(which hash). ECDSA is over SHA-256, for P-384 keys too; Ed25519 signs the message itself. What Fabric's decoder takes
-and OpenSSL's does not (bytes behind the DER sequence) is cut off here; what neither should take is refused here:
-non-minimal integers, r or s not positive, s above half of the group order.
+(which hash). ECDSA is over SHA-256, for P-384 keys too (over SHA3-256 if the MSP says so); Ed25519 signs the message
+itself. What Fabric's decoder takes and OpenSSL's does not (bytes behind the DER sequence) is cut off here; what neither
+should take is refused here: non-minimal integers, r or s not positive, s above half of the group order.
 """
 
 from cryptography.exceptions import InvalidSignature
@@ -20,6 +20,9 @@ GROUP_ORDERS = {
 """Order n of each curve's group; Fabric knows no other curves."""
 
 _ECDSA_SHA256 = ec.ECDSA(hashes.SHA256())
+
+_ECDSA_HASHES = {"SHA2": _ECDSA_SHA256, "SHA3": ec.ECDSA(hashes.SHA3_256())}
+"""What ECDSA is over, by the hash family that an MSP names."""
 
 
 def half_order(curve_name: str) -> int:
@@ -73,13 +76,14 @@ def _open_der(data: bytes, position: int, limit: int, tag: int) -> tuple[int, in
     return (start, start + length) if start + length <= limit else None
 
 
-def verify(key: PublicKey, message: bytes, signature: bytes) -> bool:
+def verify(key: PublicKey, message: bytes, signature: bytes, hash_family: str = "SHA2") -> bool:
     """Check a signature by Fabric's rules.
 
     Args:
         key: The signer's public key.
         message: The signed bytes; hashed here for ECDSA.
         signature: DER(r, s) with low s, or 64 bytes for Ed25519.
+        hash_family: What the MSP of the signer names; nothing is good under a name that Fabric does not know.
     """
     if isinstance(key, ed25519.Ed25519PublicKey):
         try:
@@ -91,11 +95,11 @@ def verify(key: PublicKey, message: bytes, signature: bytes) -> bool:
     if numbers is None:
         return False
     r, s, is_exact = numbers
-    order = GROUP_ORDERS.get(key.curve.name)
-    if order is None or r <= 0 or s <= 0 or s > order >> 1:
+    order, algorithm = GROUP_ORDERS.get(key.curve.name), _ECDSA_HASHES.get(hash_family)
+    if order is None or algorithm is None or r <= 0 or s <= 0 or s > order >> 1:
         return False
     try:
-        key.verify(signature if is_exact else encode_dss_signature(r, s), message, _ECDSA_SHA256)
+        key.verify(signature if is_exact else encode_dss_signature(r, s), message, algorithm)
     except InvalidSignature:
         return False
     return True

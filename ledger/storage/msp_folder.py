@@ -13,10 +13,11 @@ import yaml
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
-from ledger.core.certificates import parse_pem, to_pem
+from ledger.core.certificates import parse_pem
 from ledger.core.encoding import uvarint
 from ledger.core.errors import InvalidIdentity, InvalidSetting, StorageFailed
 from ledger.core.identity import MspConfig, UnitIdentifier
+from ledger.core.pem import to_pem
 from ledger.core.policy.ast import Role
 from ledger.core.signatures import PrivateKey, sign
 
