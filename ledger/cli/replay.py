@@ -1,11 +1,13 @@
 """How is a replay shown?  Progress while it runs, a summary in words, or the report as JSON."""
 
 import sys
+import time
 from pathlib import Path
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ledger.cli.output import STATUS_FAILED, err, out, print_json, print_members
+from ledger.cli.output import STATUS_FAILED, STATUS_REFUSED, err, out, print_json, print_members
+from ledger.core.errors import ChannelStopped
 from ledger.node.replay import ReplayReport
 from ledger.node.replay import replay as run_replay
 
@@ -23,19 +25,25 @@ def replay(*, genesis: Path, blocks: Path, data: Path, snapshot: Path | None = N
         json: Print the report as JSON.
     """
     columns = (TextColumn("blocks"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=err, transient=True, disable=json) as bar:
-        task = bar.add_task("replay", total=None)
-        report = run_replay(
-            genesis, blocks, data, snapshot, lambda done, total: bar.update(task, completed=done, total=total)
-        )
+    started = time.monotonic()
+    try:
+        with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+            task = bar.add_task("replay", total=None)
+            report = run_replay(
+                genesis, blocks, data, snapshot, lambda done, total: bar.update(task, completed=done, total=total)
+            )
+    except ChannelStopped as error:  # A config block that can't be applied is refused as well.
+        err.print("[red]error:[/red] ChannelStopped: ", end="")
+        err.print(str(error), markup=False)
+        sys.exit(STATUS_REFUSED)
     if json:
         print_json(report.members())
     else:
-        show(report, snapshot)
+        show(report, snapshot, time.monotonic() - started)
     sys.exit(0 if report.agrees else STATUS_FAILED)
 
 
-def show(report: ReplayReport, snapshot: Path | None) -> None:
+def show(report: ReplayReport, snapshot: Path | None, seconds: float) -> None:
     """Say in words what the replay found."""
     print_members(
         {
@@ -47,16 +55,27 @@ def show(report: ReplayReport, snapshot: Path | None) -> None:
             "state hash": report.state_hash,
         }
     )
-    checks = [("verdicts", report.verdict_mismatches), ("commit hashes", report.commit_hash_mismatches)]
-    if report.snapshot_mismatches is not None:
-        checks.append(("snapshot records", report.snapshot_mismatches))
-    for name, count in checks:
-        out.print(f"  [green]{name}: all equal[/green]" if count == 0 else f"  [red]{name}: {count} differ[/red]")
-    if snapshot is None:
-        out.print("  snapshot: not compared")
+    out.print()
+    blocks = report.verdicts_compared
+    show_check("verdicts", report.verdict_mismatches, f"in {blocks} blocks" if blocks else "")
+    blocks = report.commit_hashes_compared
+    show_check("commit hashes", report.commit_hash_mismatches, f"of {blocks} blocks" if blocks else "")
+    show_check("snapshot", report.snapshot_mismatches or 0, f"to {snapshot}" if snapshot else "")
     if (first := report.first_mismatch) is not None:
         where = f"block {first.block}" if first.block is not None else "end state"
         if first.index is not None:
             where += f", transaction {first.index}"
         out.print(f"  first: {first.what} at {where} {first.key or ''}", markup=False)
         out.print(f"    expected {first.expected}\n    found    {first.found}", markup=False)
+    out.print(f"\ntook {seconds:.1f} s", markup=False)
+
+
+def show_check(name: str, mismatches: int, where: str) -> None:
+    """Say how one comparison went, and with what; nothing to compare with is said too."""
+    if not where:
+        out.print(f"  {name.ljust(13)}  nothing to compare with")
+    elif mismatches:
+        out.print(f"  {name.ljust(13)}  [red]{mismatches} differ[/red]")
+    else:
+        out.print(f"  {name.ljust(13)}  [green]all equal[/green] ", end="")
+        out.print(where, markup=False)

@@ -12,11 +12,11 @@ from ledger.node.verify import verify as run_verify
 from ledger.node.verify_report import LEVELS, Level
 
 PROVED = {
-    "structure": "every record is whole and is what the database says",
-    "chain": "blocks and vBlocks follow each other from the genesis block on",
-    "signatures": "every transaction was judged again, signatures included",
-    "state": "commit hashes, state and used ids were derived again",
-    "checkpoint": "statements are this ledger's, signatures satisfy the channel's policy",
+    "structure": "records whole, as the database says",
+    "chain": "headers, data hashes and vBlock hashes follow from the genesis block",
+    "signatures": "judged again, all signatures included",
+    "state": "commit hashes, entries and used ids derived again",
+    "checkpoint": "say what this ledger says, and the right ones signed",
 }
 """What it means that a level is in order."""
 
@@ -90,4 +90,4 @@ def show_level(name: str, level: Level) -> None:
     if level.first_failure is not None:
         out.print(f"{'':22}{level.first_failure}", markup=False)
     for reason, count in level.reasons.items():
-        out.print(f"{'':22}not checked: {count} {LEVELS[name]} ({reason})", markup=False)
+        out.print(f"{'':22}but {count} {LEVELS[name]} not: {reason}", markup=False)

@@ -27,7 +27,7 @@ from ledger.services.committer import Rules
 from ledger.storage.ledger_values import StoredBlock
 from ledger.storage.scratch import ScratchLedger
 
-NO_BODY = "pruned: the verdict on an invalid transaction can't be judged without its body"
+NO_BODY = "invalid ones whose bodies were pruned"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """Does this node judge recorded blocks as a Fabric peer did?  Commits block files in order and compares.
 
 The peer's verdicts (metadata slot 2) and commit hash (slot 4) are read from a block only after ours are fixed. After a
-mismatch in a verdict the replay goes on with ours. Blocks that the data directory holds already are compared by what
-was stored, so that a run that was interrupted and continued reports the same as one that was not.
+mismatch in a verdict the replay goes on with ours. A slot that is empty, as in a block fresh from an orderer, says
+nothing: it is no mismatch, and the block does not count as compared. Blocks that the data directory holds already are
+compared by what was stored, so that a run that was interrupted and continued reports the same as one that was not.
 """
 
 from collections import Counter
@@ -13,10 +14,9 @@ from itertools import islice
 from pathlib import Path
 
 from ledger.core.block import SLOT_COMMIT_HASH, SLOT_VERDICTS, Block
-from ledger.core.errors import InvalidBlock, NotFound
+from ledger.core.errors import InvalidBlock, MalformedMessage, NotFound
 from ledger.core.hashing import header_hash
 from ledger.core.names import BlockNumber, verdict_name
-from ledger.core.outcome import Outcome
 from ledger.node.files import read
 from ledger.node.ledgers import open_ledger
 from ledger.node.rules import genesis_bundle, make_rules
@@ -58,6 +58,12 @@ class ReplayReport:
     state_hash: str = ""
     first_mismatch: Mismatch | None = None
 
+    verdicts_compared: int = 0
+    """Blocks in which the peer wrote verdicts."""
+
+    commit_hashes_compared: int = 0
+    """Blocks in which it wrote a commit hash."""
+
     @property
     def agrees(self) -> bool:
         """Whether nothing differs."""
@@ -65,7 +71,9 @@ class ReplayReport:
 
     def members(self) -> dict[str, object]:
         """Give the report as JSON members."""
-        return asdict(self)
+        members = asdict(self)
+        del members["verdicts_compared"], members["commit_hashes_compared"]
+        return members
 
     def differs(self, mismatch: Mismatch) -> None:
         """Remember the first difference."""
@@ -80,7 +88,7 @@ def replay(
 
     Args:
         genesis: The channel's genesis block: the trust root.
-        blocks: Directory of serialized blocks, in the order of their names.
+        blocks: Directory of serialized blocks `NNNNNN.block`, all of them from block 0 on.
         data: The peer's data directory, made if it is not there; a second run continues in it.
         snapshot: Directory of a snapshot in Fabric's format as of the last block, to compare the end state with.
         progress: Called with blocks done and blocks in all.
@@ -89,31 +97,35 @@ def replay(
         The report.
 
     Raises:
-        InvalidBlock: A block is refused; those before it are committed.
+        InvalidBlock: A block is refused, and its file named; those before it are committed.
         ChannelStopped: A config block can't be applied.
-        NotFound: There are no block files.
+        NotFound: There are no block files, or no snapshot there.
         StorageFailed, StorageDamaged, Conflict: The data directory can't be used.
     """
-    files = sorted(path for path in blocks.iterdir() if path.suffix == ".block") if blocks.is_dir() else []
-    if not files:
-        raise NotFound(f"{blocks} holds no .block files")
+    files = block_files(blocks)
+    if snapshot is not None and not snapshot.is_dir():
+        raise NotFound(f"{snapshot} is no directory")
     genesis_bytes = read(genesis)
     bundle = genesis_bundle(genesis_bytes)
-    check_same_genesis(genesis_bytes, read(files[0]))
+    check_same_genesis(genesis_bytes, files[0])
     report = ReplayReport(bundle.channel_id)
     counts: Counter[int] = Counter()
     with ThreadPoolExecutor(2, "verify") as verifiers, ThreadPoolExecutor(2, "prepare") as workers:
         rules = make_rules(verifiers)
         ledger = open_ledger(data, genesis_bytes, rules)
         try:
-            compare_stored(ledger.store, files, report, counts)
+            compare_stored(ledger.store, files, report, counts, progress)
             done = ledger.store.height
             committer = Committer(
                 ledger.store, ledger.bundle, rules, workers=workers, on_committed=lambda outcomes: None
             )
             for group in groups(files[done:]):
                 raw = [read(path) for path in group]
-                for outcome, data_bytes in zip(committer.commit(raw), raw, strict=True):
+                try:
+                    outcomes = committer.commit(raw)
+                except InvalidBlock as error:
+                    raise in_file(files[ledger.store.height], error) from error
+                for outcome, data_bytes in zip(outcomes, raw, strict=True):
                     compare(report, counts, outcome.block.number, outcome.verdicts, outcome.commit_hash, data_bytes)
                 done += len(group)
                 progress(done, len(files))
@@ -123,6 +135,18 @@ def replay(
     return report
 
 
+def block_files(directory: Path) -> list[Path]:
+    """List the block files of a directory by number.
+
+    Raises:
+        NotFound: There are none.
+    """
+    files = [path for path in directory.iterdir() if path.suffix == ".block"] if directory.is_dir() else []
+    if not files:
+        raise NotFound(f"{directory} holds no .block files")
+    return sorted(files, key=lambda path: (len(path.name), path.name))  # The name of block 1,000,000 is longer.
+
+
 def groups(files: list[Path]) -> Iterator[list[Path]]:
     """Cut a list of files into groups."""
     iterator = iter(files)
@@ -130,15 +154,31 @@ def groups(files: list[Path]) -> Iterator[list[Path]]:
         yield group
 
 
-def check_same_genesis(genesis: bytes, first: bytes) -> None:
+def check_same_genesis(genesis: bytes, first: Path) -> None:
     """Check that the first recorded block is the genesis block: the same header hash (metadata may differ).
 
     Raises:
         InvalidBlock: It is another block.
     """
-    expected, found = (block_hash(decode_block(data)) for data in (genesis, first))
-    if expected != found:
-        raise InvalidBlock("block 0", rule="genesis block", expected=expected, found=found)
+    found = decoded(first, read(first))
+    if found.number != 0:
+        raise InvalidBlock(f"{first.name}: block {found.number}", rule="block number", expected=0, found=found.number)
+    expected_hash, found_hash = block_hash(decode_block(genesis)), block_hash(found)
+    if expected_hash != found_hash:
+        raise InvalidBlock(f"{first.name}: block 0", rule="genesis block", expected=expected_hash, found=found_hash)
+
+
+def decoded(path: Path, data: bytes) -> Block:
+    """Decode the content of a block file; raises `InvalidBlock` that names it."""
+    try:
+        return decode_block(data)
+    except InvalidBlock as error:
+        raise in_file(path, error) from error
+
+
+def in_file(path: Path, error: InvalidBlock) -> InvalidBlock:
+    """Say in which file a refused block lies."""
+    return InvalidBlock(f"{path.name}: {error.subject}", rule=error.rule, expected=error.expected, found=error.found)
 
 
 def block_hash(block: Block) -> bytes:
@@ -146,7 +186,13 @@ def block_hash(block: Block) -> bytes:
     return header_hash(block.number, block.header.previous_hash, block.header.data_hash)
 
 
-def compare_stored(store: LedgerStore, files: list[Path], report: ReplayReport, counts: Counter[int]) -> None:
+def compare_stored(
+    store: LedgerStore,
+    files: list[Path],
+    report: ReplayReport,
+    counts: Counter[int],
+    progress: Callable[[int, int], None],
+) -> None:
     """Compare the blocks that the store holds already.
 
     Raises:
@@ -155,10 +201,12 @@ def compare_stored(store: LedgerStore, files: list[Path], report: ReplayReport, 
     for number, path in zip(range(store.height), files, strict=False):
         summary = store.summary(BlockNumber(number))
         data = read(path)
-        found = block_hash(decode_block(data))
+        found = block_hash(decoded(path, data))
         if found != summary.block_hash:
-            raise InvalidBlock(f"block {number}", rule="stored block", expected=summary.block_hash, found=found)
+            subject = f"{path.name}: block {number}"
+            raise InvalidBlock(subject, rule="stored block", expected=summary.block_hash, found=found)
         compare(report, counts, number, summary.verdicts, summary.commit_hash, data)
+        progress(number + 1, len(files))
 
 
 def compare(
@@ -169,7 +217,8 @@ def compare(
     report.transactions += len(verdicts)
     metadata = decode_block(recorded).metadata
     theirs = metadata[SLOT_VERDICTS] if len(metadata) > SLOT_VERDICTS else b""
-    if theirs:  # A block fresh from an orderer carries none.
+    if theirs:
+        report.verdicts_compared += 1
         for index, (expected, found) in enumerate(zip(theirs, verdicts, strict=False)):
             if expected != found:
                 report.verdict_mismatches += 1
@@ -178,10 +227,20 @@ def compare(
             report.verdict_mismatches += 1
             report.differs(Mismatch("verdict count", number, None, None, str(len(theirs)), str(len(verdicts))))
     slot = metadata[SLOT_COMMIT_HASH] if len(metadata) > SLOT_COMMIT_HASH else b""
-    expected_hash = metadata_value(slot) if slot else b""
-    if expected_hash and expected_hash != commit_hash:
-        report.commit_hash_mismatches += 1
-        report.differs(Mismatch("commit hash", number, None, None, expected_hash.hex(), commit_hash.hex()))
+    if slot:
+        report.commit_hashes_compared += 1
+        expected_hash = recorded_hash(slot)
+        if expected_hash != commit_hash.hex():
+            report.commit_hash_mismatches += 1
+            report.differs(Mismatch("commit hash", number, None, None, expected_hash, commit_hash.hex()))
+
+
+def recorded_hash(slot: bytes) -> str:
+    """Read a commit hash from slot 4; what does not decode is shown as it is."""
+    try:
+        return metadata_value(slot).hex()
+    except MalformedMessage:
+        return f"undecodable {slot.hex()}"
 
 
 def finish(report: ReplayReport, store: LedgerStore, counts: Counter[int], snapshot: Path | None) -> None:
@@ -200,4 +259,4 @@ def finish(report: ReplayReport, store: LedgerStore, counts: Counter[int], snaps
         report.differs(Mismatch(first.what, None, None, first.key, first.expected, first.found))
 
 
-__all__ = ["Mismatch", "Outcome", "ReplayReport", "replay"]
+__all__ = ["Mismatch", "ReplayReport", "replay"]

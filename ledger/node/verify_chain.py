@@ -19,7 +19,7 @@ from ledger.node.verify_report import Level
 from ledger.services.committer import Rules
 from ledger.storage.ledger_values import BlockSummary, StoredBlock
 
-NO_DATA_HASH = "pruned: the data hash can't be made without the bodies of invalid transactions"
+NO_DATA_HASH = "the data hash needs bodies that were pruned"
 
 
 class ChainCheck:

@@ -29,7 +29,7 @@ from ledger.node.verify_state import first_difference
 from ledger.storage.checkpoints import CheckpointStore
 from ledger.storage.ledger_store import LedgerStore
 
-NOT_REACHED = "above the last block that could be judged again"
+NOT_REACHED = "behind the last block that could be judged"
 OWN_POLICY = "good for the peer's own pruning only; that policy is a setting of the peer"
 
 
