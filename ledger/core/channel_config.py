@@ -5,6 +5,7 @@ decodes it; this module checks it by Fabric's rules (common/channelconfig) and a
 channel, which policy holds at a path, how blocks are cut. One `Bundle` is one configuration; it never changes.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -13,9 +14,36 @@ from ledger.core.identity import Identity, Msp, MspConfig, MspManager
 from ledger.core.policy.ast import ImplicitMetaPolicy, MetaRule, SignaturePolicy
 from ledger.core.policy.evaluate import Members, SignedData, Signer, is_well_formed, satisfies, valid_identities
 
+CHANNEL_ID = re.compile(r"[a-z][a-z0-9.-]{0,248}")
+"""Form of a channel's name."""
+
 CHANNEL_CAPABILITIES = frozenset({"V1_1", "V1_3", "V1_4_2", "V1_4_3", "V2_0", "V3_0"})
 ORDERER_CAPABILITIES = frozenset({"V1_1", "V1_4_2", "V2_0"})
 APPLICATION_CAPABILITIES = frozenset({"V1_1", "V1_2", "V1_3", "V1_4_2", "V2_0", "V2_5"})
+
+ORGANISATION_VALUES = {
+    "Orderer": frozenset({"MSP", "Endpoints"}),
+    "Application": frozenset({"MSP", "AnchorPeers"}),
+}
+"""Values that an organisation's group may hold."""
+
+VALUES = {
+    "Orderer": frozenset(
+        {
+            "ConsensusType", "BatchSize", "BatchTimeout", "KafkaBrokers", "ChannelRestrictions", "Capabilities",
+            "Orderers",
+        }
+    ),
+    "Application": frozenset({"ACLs", "Capabilities"}),
+}  # fmt: skip
+"""Values that the two groups of a channel may hold."""
+
+CHANNEL_VALUES = frozenset(
+    {
+        "HashingAlgorithm", "BlockDataHashingStructure", "OrdererAddresses", "Orderers", "Consortium", "Capabilities",
+    }
+)  # fmt: skip
+"""Values that the channel's own group may hold."""
 
 BLOCK_WIDTH = 2**32 - 1
 """The only width of BlockDataHashingStructure that is accepted."""
@@ -259,6 +287,8 @@ def evaluate(config: ChannelConfig, path: str, signers: Sequence[Signer], member
     group = path.rpartition("/")[0]
     children = group_at(config.tree, group).groups
     satisfied = sum(evaluate(config, f"{group}/{child}/{policy.sub_policy}", signers, members) for child in children)
+    if policy.rule not in tuple(MetaRule):
+        return satisfied == 0  # Fabric counts down from 0 to exactly 0 for a rule that it does not know.
     return satisfied >= threshold(policy.rule, len(children))
 
 
@@ -274,7 +304,8 @@ def threshold(rule: int, count: int) -> int:
 def describe(policy: SignaturePolicy | ImplicitMetaPolicy) -> str:
     """Name a policy in a message."""
     if isinstance(policy, ImplicitMetaPolicy):
-        return f"{MetaRule(policy.rule).name} {policy.sub_policy}"
+        rule = MetaRule(policy.rule).name if policy.rule in tuple(MetaRule) else f"rule {policy.rule} over"
+        return f"{rule} {policy.sub_policy}"
     return f"a signature policy over {len(policy.principals)} principals"
 
 
@@ -293,10 +324,6 @@ def check_policy(path: str, policy: SignaturePolicy | ImplicitMetaPolicy) -> Non
         InvalidConfig: It can't.
     """
     if isinstance(policy, ImplicitMetaPolicy):
-        if policy.rule not in tuple(MetaRule):
-            raise InvalidConfig(
-                f"policy {path}", rule="implicit meta rule", expected="ANY, ALL or MAJORITY", found=policy.rule
-            )
         return
     if policy.version != 0:
         raise InvalidConfig(f"policy {path}", rule="policy version", expected=0, found=policy.version)
@@ -309,12 +336,25 @@ def check_policy(path: str, policy: SignaturePolicy | ImplicitMetaPolicy) -> Non
 def build_bundle(config: ChannelConfig, msps: Sequence[Msp], manager: MspManager) -> Bundle:
     """Check a decoded configuration as a peer does and make its bundle.
 
-    Checks, in order: 1. groups; 2. capabilities; 3. values of the channel; 4. values of the orderer; 5. organisations.
+    Checks, in order: 1. name, groups and names of values; 2. capabilities; 3. values of the channel; 4. values of the
+    orderer; 5. organisations.
 
     Raises:
         InvalidConfig: A rule is broken; it is named.
     """
+    if not CHANNEL_ID.fullmatch(config.channel_id):
+        raise InvalidConfig("channel config", rule="channel id", expected=CHANNEL_ID.pattern, found=config.channel_id)
     check_groups(config.tree)
+    check_value_names(config.tree)
+    check_capabilities(config)
+    check_channel_values(config)
+    check_orderer_values(config.orderer)
+    check_organisations(config)
+    return Bundle(config, manager)
+
+
+def check_capabilities(config: ChannelConfig) -> None:
+    """Check that this node knows every capability, and that they ask for rules as new as those it has (step 2)."""
     for part, found, known in (
         ("Channel", config.capabilities, CHANNEL_CAPABILITIES),
         ("Orderer", config.orderer.capabilities, ORDERER_CAPABILITIES),
@@ -324,15 +364,20 @@ def build_bundle(config: ChannelConfig, msps: Sequence[Msp], manager: MspManager
             raise InvalidConfig(
                 f"{part} capabilities", rule="known capability", expected=sorted(known), found=sorted(unknown)
             )
+    if "Capabilities" not in config.tree.groups["Orderer"].values:
+        raise InvalidConfig(
+            "Orderer capabilities", rule="orderer capabilities first", expected="a Capabilities value", found="none"
+        )
+    if not config.capabilities & {"V1_4_3", "V2_0", "V3_0"}:
+        raise InvalidConfig(
+            "Channel capabilities", rule="channel capability", expected="V1_4_3, V2_0 or V3_0",
+            found=sorted(config.capabilities),
+        )  # fmt: skip
     if not config.application.capabilities & {"V2_0", "V2_5"}:
         raise InvalidConfig(
             "Application capabilities", rule="application capability", expected="V2_0 or V2_5",
             found=sorted(config.application.capabilities),
         )  # fmt: skip
-    check_channel_values(config)
-    check_orderer_values(config.orderer)
-    check_organisations(config)
-    return Bundle(config, manager)
 
 
 def check_groups(tree: ConfigGroup) -> None:
@@ -353,6 +398,21 @@ def check_groups(tree: ConfigGroup) -> None:
                 )
 
 
+def check_value_names(tree: ConfigGroup) -> None:
+    """Check that no group holds a value that Fabric does not know there (step 1)."""
+    check_known("Channel", tree, CHANNEL_VALUES)
+    for part, known in VALUES.items():
+        check_known(part, tree.groups[part], known)
+        for name, group in tree.groups[part].groups.items():
+            check_known(f"{part} organisation {name}", group, ORGANISATION_VALUES[part])
+
+
+def check_known(subject: str, group: ConfigGroup, known: frozenset[str]) -> None:
+    """Check the names of one group's values."""
+    if unknown := set(group.values) - known:
+        raise InvalidConfig(subject, rule="config value", expected=sorted(known), found=sorted(unknown))
+
+
 def check_channel_values(config: ChannelConfig) -> None:
     """Check the values of the channel group (step 3)."""
     if config.hashing_algorithm not in ("SHA256", "SHA3_256"):
@@ -363,7 +423,7 @@ def check_channel_values(config: ChannelConfig) -> None:
         raise InvalidConfig(
             "channel config", rule="BlockDataHashingStructure", expected=BLOCK_WIDTH, found=config.block_width
         )
-    if "V3_0" in config.capabilities and config.orderer_addresses is not None:
+    if "V3_0" in config.capabilities and config.orderer_addresses:
         raise InvalidConfig(
             "channel config", rule="OrdererAddresses", expected="none under V3_0", found="global addresses"
         )

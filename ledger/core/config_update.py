@@ -7,8 +7,8 @@ Steps, each with its rule in the error:
 3. *empty delta*: the write set differs from the read set in some version;
 4. for every element of the delta: *mod_policy* is set and a path; a new element has *version* 0; an existing one has
    its version + 1, and the element's *current* mod_policy is satisfied by the signatures (*mod_policy satisfied*);
-5. *write set*: every element of the write set is in the result;
-6. the result is the tree of the current elements overlaid with the delta: what a group does not name is gone.
+5. the result is the tree of the current elements overlaid with the delta: what a group does not name is gone. Where the
+   orderers have capabilities, an element without mod_policy gets `Admins`: old tools left it out.
 """
 
 import re
@@ -22,6 +22,12 @@ from ledger.core.policy.evaluate import SignedData
 KEY = re.compile(r"[a-zA-Z0-9.-]+")
 KEY_LENGTH_MAX = 249
 
+ROOT = "Channel"
+"""Key of the outermost group."""
+
+ORDERER_CAPABILITIES = ("value", (ROOT, "Orderer", "Capabilities"))
+MOD_POLICY_DEFAULT = "Admins"
+
 Element = ConfigGroup | ConfigValue | ConfigPolicy
 Place = tuple[str, tuple[str, ...]]
 """Kind of an element (`group`, `value`, `policy`) and its path, its own key last."""
@@ -32,20 +38,22 @@ class ConfigUpdate:
     """A ConfigUpdateEnvelope with its signatures."""
 
     channel_id: str
-    read_set: ConfigGroup
-    write_set: ConfigGroup
+    read_set: ConfigGroup | None
+    """What it builds on; None, which is nothing, without the message."""
+
+    write_set: ConfigGroup | None
     signed: tuple[SignedData, ...]
     """Each signature, over its signature header and the update."""
 
 
-def elements(root: ConfigGroup) -> dict[Place, Element]:
-    """List every element of a tree by its place.
+def elements(root: ConfigGroup | None) -> dict[Place, Element]:
+    """List every element of a tree by its place; none without a tree.
 
     Raises:
         InvalidConfig: A key is not well formed.
     """
     found: dict[Place, Element] = {}
-    waiting: list[tuple[tuple[str, ...], ConfigGroup]] = [(("Channel",), root)]
+    waiting: list[tuple[tuple[str, ...], ConfigGroup]] = [] if root is None else [((ROOT,), root)]
     while waiting:
         path, group = waiting.pop()
         found["group", path] = group
@@ -61,8 +69,13 @@ def elements(root: ConfigGroup) -> dict[Place, Element]:
 
 def check_key(key: str, path: tuple[str, ...]) -> None:
     """Check the form of an element's key."""
-    if len(key) > KEY_LENGTH_MAX or not KEY.fullmatch(key) or key in (".", ".."):
+    if not is_key(key):
         raise InvalidConfig(f"config key in /{'/'.join(path)}", rule="config key", expected=KEY.pattern, found=key)
+
+
+def is_key(key: str) -> bool:
+    """Tell whether a text may be a key."""
+    return len(key) <= KEY_LENGTH_MAX and KEY.fullmatch(key) is not None and key not in (".", "..")
 
 
 def shown_place(place: Place) -> str:
@@ -106,12 +119,15 @@ def apply_update(bundle: Bundle, update: ConfigUpdate) -> ConfigGroup:
     for place, element in delta.items():
         check_change(bundle, current, place, element, update.signed)
     result = {**current, **delta}
-    for place in write:
-        if place not in result:  # pragma: no cover - every element of the write set is current or in the delta
-            raise InvalidConfig(
-                "config update", rule="write set", expected=shown_place(place), found="not in the result"
-            )
-    return assemble(result, ("Channel",))
+    assert write.keys() <= result.keys(), "every element of the write set is current or in the delta"
+    if ORDERER_CAPABILITIES in result:
+        result = {place: with_mod_policy(element) for place, element in result.items()}
+    return assemble(result, (ROOT,))
+
+
+def with_mod_policy(element: Element) -> Element:
+    """Give an element without mod_policy the default."""
+    return element if element.mod_policy else replace(element, mod_policy=MOD_POLICY_DEFAULT)
 
 
 def check_change(
@@ -141,7 +157,7 @@ def check_change(
 def check_mod_policy(subject: str, mod_policy: str) -> None:
     """Check that a mod_policy is set and a path."""
     parts = mod_policy.removeprefix("/").split("/")
-    if not mod_policy or not all(KEY.fullmatch(part) and len(part) <= KEY_LENGTH_MAX for part in parts):
+    if not mod_policy or not all(is_key(part) for part in parts):
         raise InvalidConfig(subject, rule="mod_policy", expected="a policy path", found=mod_policy)
 
 

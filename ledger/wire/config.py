@@ -41,7 +41,7 @@ from ledger.wire.policy import decode_signature_policy
 SIGNATURE, IMPLICIT_META = 1, 3
 """Policy.type; 2 was never built."""
 
-GO_DURATION = re.compile(r"([0-9]*\.?[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
+GO_DURATION = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
 GO_UNITS_MS = {"ns": 1e-6, "us": 1e-3, "µs": 1e-3, "μs": 1e-3, "ms": 1, "s": 1e3, "m": 6e4, "h": 3.6e6}
 
 
@@ -296,7 +296,10 @@ def decode_config_update(envelope: bytes) -> ConfigUpdate:
     for one in message.signatures:
         signer = _parse(common_pb2.SignatureHeader, one.signature_header, "SignatureHeader")
         signed.append(SignedData(one.signature_header + message.config_update, signer.creator, one.signature))
-    return ConfigUpdate(update.channel_id, decode_group(update.read_set), decode_group(update.write_set), tuple(signed))
+    read_set, write_set = (
+        decode_group(getattr(update, name)) if update.HasField(name) else None for name in ("read_set", "write_set")
+    )
+    return ConfigUpdate(update.channel_id, read_set, write_set, tuple(signed))
 
 
 def next_bundle(bundle: Bundle, config_envelope: bytes, codec: Codec) -> Bundle:

@@ -8,7 +8,7 @@ from typing import Any
 
 from fabric_protos.common import common_pb2
 
-from ledger.core.block import SLOT_COUNT, SLOT_SIGNATURES, Block
+from ledger.core.block import SLOT_SIGNATURES, Block, check_slots
 from ledger.core.channel_config import Bundle
 from ledger.core.errors import InvalidBlock, MalformedMessage
 from ledger.core.hashing import header_der
@@ -44,8 +44,7 @@ def orderer_metadata(block: Block, bundle: Bundle) -> OrdererMetadata:
         InvalidBlock: There are too few slots, or slot 0 does not decode.
     """
     subject = f"block {block.number}"
-    if len(block.metadata) < SLOT_COUNT:
-        raise InvalidBlock(subject, rule="metadata slots", expected=SLOT_COUNT, found=len(block.metadata))
+    check_slots(block)
     try:
         message = parse(common_pb2.Metadata, block.metadata[SLOT_SIGNATURES], "Metadata")
         inner = parse(common_pb2.OrdererBlockMetadata, message.value, "OrdererBlockMetadata")
@@ -58,7 +57,7 @@ def orderer_metadata(block: Block, bundle: Bundle) -> OrdererMetadata:
 def _signed(block: Block, value: bytes, one: Any, bundle: Bundle) -> SignedData | None:
     """Make signed data of one signature; None for a BFT identifier that names nobody."""
     header = header_der(block.number, block.header.previous_hash, block.header.data_hash)
-    if one.signature_header or not one.identifier_header:
+    if one.signature_header or not one.identifier_header or "V3_0" not in bundle.channel_capabilities:
         creator = parse(common_pb2.SignatureHeader, one.signature_header, "SignatureHeader").creator
         return SignedData(value + one.signature_header + header, creator, one.signature)
     identifier = parse(common_pb2.IdentifierHeader, one.identifier_header, "IdentifierHeader").identifier

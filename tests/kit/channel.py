@@ -79,17 +79,19 @@ def capabilities(*names: str) -> ConfigValue:
     return config_value(message)
 
 
-def organisation_group(organisation: Organisation, **changes: object) -> ConfigGroup:
+def organisation_group(organisation: Organisation, *, is_orderer: bool = False, **changes: object) -> ConfigGroup:
     """An organisation's group, for either side."""
     msp_id = organisation.msp_id
     config = organisation.msp_config(**changes)
-    endpoint = configuration_pb2.OrdererAddresses(addresses=["127.0.0.1:7050"])
     member = out_of(1, (msp_id, Role.MEMBER))
+    values = {"MSP": ConfigValue(0, "Admins", encode_msp_config(config))}
+    if is_orderer:
+        values["Endpoints"] = config_value(configuration_pb2.OrdererAddresses(addresses=["127.0.0.1:7050"]))
     return ConfigGroup(
         0,
         "Admins",
         {},
-        {"MSP": ConfigValue(0, "Admins", encode_msp_config(config)), "Endpoints": config_value(endpoint)},
+        values,
         {
             "Readers": config_policy(member),
             "Writers": config_policy(member),
@@ -119,7 +121,7 @@ def channel_tree(
     orderers = ConfigGroup(
         0,
         "Admins",
-        {"OrdererOrg": organisation_group(orderer)},
+        {"OrdererOrg": organisation_group(orderer, is_orderer=True)},
         orderer_values,
         {**standard, "BlockValidation": meta(MetaRule.ANY, "Writers")},
     )
