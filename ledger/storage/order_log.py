@@ -23,7 +23,11 @@ class OrderLog:
         """Open the log; a torn record at its end is cut."""
         directory.mkdir(parents=True, exist_ok=True)
         self._lock = DirectoryLock(directory / "LOCK")
-        self._log = RecordLog(directory / "blocks.log")
+        try:
+            self._log = RecordLog(directory / "blocks.log")
+        except BaseException:
+            self._lock.close()
+            raise
 
     @property
     def height(self) -> int:
