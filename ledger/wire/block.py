@@ -29,7 +29,8 @@ def decode_block(data: bytes) -> Block:
         InvalidBlock: It does not decode, or has no header.
     """
     try:
-        message = parse(common_pb2.Block, data, "Block")
+        # Each envelope is looked through for itself: twice would cost every block too much.
+        message = parse(common_pb2.Block, data, "Block", looks_for_overflow=False)
     except MalformedMessage as error:
         raise InvalidBlock("block", rule="block message", expected="a common.Block", found=data) from error
     if not message.HasField("header"):

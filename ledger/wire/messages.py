@@ -4,9 +4,14 @@ The library's parser decides first, at full speed. Only what it refuses is read 
 format: where the library is stricter than Go (unknown groups nested more than 100 deep, tags and lengths written with
 more than five bytes), the bytes are rewritten in the shortest form, without groups, and parsed again. Messages that
 contain themselves (signature policies) have a decoder of their own in `wire.policy`.
+
+In one thing the library is laxer: it cuts varints of ten bytes to 64 bits, where Go refuses those that have more. So
+what may hold such a varint is read by our own reader too. Whether it may is asked once for all parts of an envelope.
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
@@ -23,13 +28,40 @@ _FROM_STRING: dict[Any, Any] = {}
 """The parser of each message class: finding it on the class costs more than parsing a small message."""
 
 
-def parse(kind: Any, data: bytes, subject: str) -> Any:
+_CLASSES = bytes(0x80 if byte >= 0x80 else byte >= 2 for byte in range(256))
+"""What the bytes of a varint that is too large are told by: those that are followed by another, 0 and 1, the rest."""
+
+_OVERFLOW = b"\x80" * 9 + b"\x01"
+
+_has_no_overflow: ContextVar[bool] = ContextVar("has_no_overflow", default=False)
+
+
+def may_overflow(data: bytes) -> bool:
+    """Tell whether there may be a varint of more than 64 bits in some bytes; without one, there is none in any part."""
+    classes = data.translate(_CLASSES)
+    return _OVERFLOW in classes and (
+        classes.startswith(_OVERFLOW) or b"\x00" + _OVERFLOW in classes or b"\x01" + _OVERFLOW in classes
+    )
+
+
+@contextmanager
+def parts_of(data: bytes) -> Iterator[None]:
+    """Read parts of some bytes; if none can hold a varint of more than 64 bits, `parse` does not look for any."""
+    token = _has_no_overflow.set(not may_overflow(data))
+    try:
+        yield
+    finally:
+        _has_no_overflow.reset(token)
+
+
+def parse(kind: Any, data: bytes, subject: str, *, looks_for_overflow: bool = True) -> Any:
     """Decode a message of the class `kind`.
 
     Args:
         kind: Message class.
         data: Its bytes.
         subject: What the bytes are, for the error.
+        looks_for_overflow: Whether varints of more than 64 bits are looked for, unless `parts_of` has done so.
 
     Raises:
         MalformedMessage: Go's decoder would refuse the bytes.
@@ -37,12 +69,17 @@ def parse(kind: Any, data: bytes, subject: str) -> Any:
     from_string = _FROM_STRING.get(kind)
     if from_string is None:
         from_string = _FROM_STRING[kind] = kind.FromString
+    message = None
     try:
-        return from_string(data)
+        message = from_string(data)
     except DecodeError:
         pass
+    else:
+        if not looks_for_overflow or _has_no_overflow.get() or not may_overflow(data):
+            return message
     try:
-        return from_string(plain(kind.DESCRIPTOR, data))
+        shortest = plain(kind.DESCRIPTOR, data)
+        return from_string(shortest) if message is None else message
     except (DecodeError, MalformedMessage) as error:
         raise MalformedMessage(subject, rule="protobuf", expected=f"a {subject} message", found=data) from error
 
@@ -98,4 +135,4 @@ def merged(data: bytes, number: int) -> bytes | None:
     return b"".join(value for value in found if isinstance(value, bytes)) if found else None
 
 
-__all__ = ["merged", "parse", "walk", "written"]
+__all__ = ["merged", "parse", "parts_of", "walk", "written"]

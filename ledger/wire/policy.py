@@ -74,6 +74,7 @@ def decode_application_policy(data: bytes) -> ApplicationPolicy:
             reference = None
         elif found.number == 2:
             reference = text(data, found, subject)
+            _envelope(data, envelopes, 2)  # It does not count any more, but has to decode.
             envelopes.clear()
     if reference is not None:
         return PolicyReference(reference)
@@ -145,13 +146,19 @@ def flatten(root: _Rule | None) -> tuple[Node, ...]:
 
 
 def _principal_at(data: bytes, start: int, end: int) -> Principal:
-    classification, content = 0, b""
+    classification, low, high = _principal_fields(data, start, end)
+    return decode_principal(classification, data[low:high])
+
+
+def _principal_fields(data: bytes, start: int, end: int) -> tuple[int, int, int]:
+    """Read an MSPPrincipal: its class, and where its content begins and ends."""
+    classification, low, high = 0, start, start
     for found in fields(data, start, end, "MSPPrincipal"):
         if found.number == 1 and found.wire_type == VARINT:
             classification = int32(found.value)
         elif found.number == 2 and found.wire_type == BYTES:
-            content = data[found.value : found.end]
-    return decode_principal(classification, content)
+            low, high = found.value, found.end
+    return classification, low, high
 
 
 def decode_principal(classification: int, content: bytes) -> Principal:
@@ -180,18 +187,27 @@ def _plain_principal(classification: int, content: bytes) -> Principal:
 
 
 def _combined(content: bytes) -> Principal:
-    """Decode CombinedPrincipal with those inside it, flat: all of all of them have to hold."""
+    """Decode CombinedPrincipal with those inside it, flat: all of all of them have to hold.
+
+    They may nest as deep as there are bytes, so that copying each one's content would take for ever.
+    """
     flat: list[Principal] = []
-    waiting = [content]
+    waiting = [(0, len(content))]
     while waiting:
-        message = parse(msp_principal_pb2.CombinedPrincipal, waiting.pop(), "CombinedPrincipal")
-        if not message.principals:
+        start, end = waiting.pop()
+        inside = [
+            each
+            for each in fields(content, start, end, "CombinedPrincipal")
+            if (each.number, each.wire_type) == (1, BYTES)
+        ]
+        if not inside:
             return UnknownPrincipal("no principals in a combined one")
-        for inner in message.principals:
-            if inner.principal_classification == COMBINED:
-                waiting.append(inner.principal)
+        for each in inside:
+            classification, low, high = _principal_fields(content, each.value, each.end)
+            if classification == COMBINED:
+                waiting.append((low, high))
             else:
-                flat.append(_plain_principal(inner.principal_classification, inner.principal))
+                flat.append(_plain_principal(classification, content[low:high]))
     return CombinedPrincipal(tuple(flat))
 
 

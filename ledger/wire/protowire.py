@@ -19,7 +19,13 @@ FIXED32 = 5
 DEPTH_MAX = 10_000
 """Nested messages that Go's decoder follows, the outermost counted."""
 
+GROUP_DEPTH_MAX = DEPTH_MAX + 1
+"""Unknown groups in each other that Go's decoder passes over."""
+
 FIELD_NUMBER_MAX = 2**29 - 1
+
+FIELD_NUMBER_IN_GROUP_MAX = 2**31 - 1
+"""In what it passes over, Go does not ask for a number that a field may have."""
 
 
 class Field(NamedTuple):
@@ -97,11 +103,11 @@ def _skip_group(data: bytes, position: int, end: int, number: int, subject: str)
     """Pass over a group and the groups in it."""
     open_groups = [number]
     while open_groups:
-        if len(open_groups) > DEPTH_MAX:
+        if len(open_groups) > GROUP_DEPTH_MAX:
             raise malformed(subject, "nesting depth", len(open_groups))
         tag, position = read_varint(data, position, end, subject)
         inner, wire_type = tag >> 3, tag & 7
-        if not 1 <= inner <= FIELD_NUMBER_MAX:
+        if not 1 <= inner <= FIELD_NUMBER_IN_GROUP_MAX:
             raise malformed(subject, "field number", inner)
         if wire_type == START_GROUP:
             open_groups.append(inner)

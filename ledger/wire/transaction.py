@@ -44,7 +44,7 @@ from ledger.core.transaction import (
 )
 from ledger.core.unrecordable import NO_ENDORSED_ACTION, NO_HEADER, UNDECODABLE_BODY
 from ledger.wire.block import split_envelope
-from ledger.wire.messages import parse
+from ledger.wire.messages import parse, parts_of
 from ledger.wire.rwset import decode_rwset
 
 KINDS = (CONFIG, CONFIG_UPDATE, ENDORSER_TRANSACTION)
@@ -66,6 +66,12 @@ def decode_transaction(envelope: bytes) -> Transaction:
     Args:
         envelope: A serialized `common.Envelope` of a well-formed block.
     """
+    with parts_of(envelope):
+        return from_envelope(envelope)
+
+
+def from_envelope(envelope: bytes) -> Transaction:
+    """Go through step 1 up to the payload, and through the others with its header."""
     parts = split_envelope(envelope)
     if parts is not None:
         payload_bytes, signature = parts

@@ -59,12 +59,12 @@ def parse_policy(text: str) -> SignaturePolicy:
             if len(gates) > DEPTH_MAX:
                 raise _error(text, start, f"at most {DEPTH_MAX} levels")
             continue
-        elif match["number"]:
-            if not gates or gates[-1].name != "outof" or gates[-1].n is not None or gates[-1].parts:
-                raise _error(text, start, "a gate or a principal")
-            gates[-1].n = int(match["number"])
+        elif (digits := _digits(match)) and _wants_number(gates):
+            gates[-1].n = int(digits)
             wants_part = False
             continue
+        elif match["number"]:
+            raise _error(text, start, "a gate or a principal")
         else:
             principals.append(_principal(text, start, match["quoted"][1:-1]))
             done = [SignedBy(len(principals) - 1)]
@@ -74,6 +74,17 @@ def parse_policy(text: str) -> SignaturePolicy:
     if done is None or gates:
         raise _error(text, len(text), "')'" if gates else "a gate or a principal")
     return SignaturePolicy(0, tuple(done), tuple(principals))
+
+
+def _digits(match: re.Match[str]) -> str:
+    """Give the digits of a number, which may stand in quotes; empty if a token is none."""
+    token = match["number"] or (match["quoted"] or "  ")[1:-1]
+    return token if re.fullmatch(r"[0-9]{1,9}", token) else ""
+
+
+def _wants_number(gates: list[_Gate]) -> bool:
+    """Tell whether the innermost gate is an OutOf that has not said its number."""
+    return bool(gates) and gates[-1].name == "outof" and gates[-1].n is None and not gates[-1].parts
 
 
 def _open(text: str, position: int, name: str) -> _Gate:
