@@ -19,6 +19,7 @@ from ledger.core.identity import Identity, MspManager
 from ledger.core.policy import extended
 from ledger.core.policy.ast import Role, RolePrincipal
 from ledger.core.policy.extended import ExtendedPolicy, PeerPrincipal
+from ledger.core.policy.text import policy_text
 
 CHECKPOINT_POLICY = "/Channel/Application/Checkpoint"
 """The channel's own policy for checkpoints (GCVP)."""
@@ -162,6 +163,13 @@ def global_policy_path(bundle: Bundle) -> str:
     return CHECKPOINT_POLICY if bundle.has_policy(CHECKPOINT_POLICY) else ENDORSEMENT_POLICY
 
 
+def describe_global_policy(bundle: Bundle) -> str:
+    """Show that policy: `MAJORITY Endorsement (/Channel/Application/Endorsement)`."""
+    path = global_policy_path(bundle)
+    policy = bundle.policy(path)
+    return f"{policy_text(policy) if policy is not None else 'nobody'} ({path})"
+
+
 def global_holds(signers: Sequence[CountedSigner], bundle: Bundle) -> bool:
     """Evaluate the global policy over distinct signers, in their order."""
     return bundle.evaluate(global_policy_path(bundle), tuple(signer.identity for signer in signers))
@@ -252,6 +260,7 @@ __all__ = [
     "check_proof",
     "collect",
     "count_signature",
+    "describe_global_policy",
     "global_holds",
     "global_policy_path",
     "satisfying_order",
