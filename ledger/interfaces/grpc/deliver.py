@@ -2,8 +2,9 @@
 
 Source: fabric common/deliver. Checks of a seek, in order, each with its status: 1. the envelope parses and its time is
 within the window (400); 2. the channel exists (404); 3. the SeekInfo parses (400); 4. the creator's certificate has not
-expired and the readers' policy holds (403); 5. start and stop are there and in order (400). After the stop block comes
-SUCCESS, and the next seek is read from the same stream; any other status ends it.
+expired and the readers' policy holds (403); 5. start and stop are there and in order (400). Step 4 is asked again
+before every block: the certificate may expire while the stream goes on, and the policy changes with the configuration.
+After the stop block comes SUCCESS, and the next seek is read from the same stream; any other status ends it.
 
 A block that was pruned has no status of Fabric's: the call ends with FAILED_PRECONDITION and a text that names the
 first whole block. "Oldest" is the first block that is held whole.
@@ -77,6 +78,8 @@ class Seek:
     fail_if_not_ready: bool
     headers_only: bool
     signed: SignedData
+    expires_at: datetime
+    """End of the asker's certificate."""
 
 
 Render = Callable[[BlockSource, bytes, Seek], Any]
@@ -144,11 +147,10 @@ class DeliverEngine:
         except MalformedMessage as error:
             raise Refusal(BAD_REQUEST) from error
         signed = SignedData(envelope.payload, signer.creator, envelope.signature)
-        self._check_reader(source, signed)
-        return make_seek(info, source, signed)
+        return make_seek(info, source, signed, self._check_reader(source, signed))
 
-    def _check_reader(self, source: BlockSource, signed: SignedData) -> None:
-        """Check that the asker may read now (step 4)."""
+    def _check_reader(self, source: BlockSource, signed: SignedData) -> datetime:
+        """Check that the asker may read now (step 4); give the end of its certificate."""
         bundle = source.bundle
         try:
             identity = bundle.msps.deserialize(signed.identity)
@@ -157,6 +159,7 @@ class DeliverEngine:
             bundle.check(self._policy(bundle), (signed,))
         except (InvalidIdentity, PolicyNotSatisfied) as error:
             raise Refusal(FORBIDDEN) from error
+        return identity.certificate.not_after
 
     async def _deliver(self, seek: Seek, context: grpc.aio.ServicerContext[Any, Any]) -> AsyncIterator[Any]:
         """Send the blocks of a seek."""
@@ -167,6 +170,8 @@ class DeliverEngine:
                 if seek.fail_if_not_ready:
                     raise Refusal(NOT_FOUND)
                 await source.wait_above(number)
+            if seek.expires_at < self._now():
+                raise Refusal(FORBIDDEN)
             if source.bundle.sequence != sequence:
                 sequence = source.bundle.sequence
                 self._check_reader(source, seek.signed)
@@ -180,7 +185,7 @@ class DeliverEngine:
             number += 1
 
 
-def make_seek(info: Any, source: BlockSource, signed: SignedData) -> Seek:
+def make_seek(info: Any, source: BlockSource, signed: SignedData, expires_at: datetime) -> Seek:
     """Find the first and last number of a seek (step 5)."""
     height, first = source.height, int(source.first_block)
     start_kind, stop_kind = (part.WhichOneof("Type") for part in (info.start, info.stop))
@@ -209,7 +214,8 @@ def make_seek(info: Any, source: BlockSource, signed: SignedData) -> Seek:
             if stop < start:
                 raise Refusal(BAD_REQUEST)
     headers_only = info.content_type == HEADER_WITH_SIG_BYTES
-    return Seek(source, start, stop, info.behavior == ab_pb2.SeekInfo.FAIL_IF_NOT_READY, headers_only, signed)
+    fail_if_not_ready = info.behavior == ab_pb2.SeekInfo.FAIL_IF_NOT_READY
+    return Seek(source, start, stop, fail_if_not_ready, headers_only, signed, expires_at)
 
 
 def block_message(data: bytes, seek: Seek) -> Any:

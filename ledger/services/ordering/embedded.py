@@ -22,11 +22,12 @@ from ledger.core.broadcast_rules import (
     SUCCESS,
     BroadcastRefused,
     Offered,
-    check_offered,
-    check_writers,
+    check_config_update,
+    check_normal,
+    check_size,
 )
 from ledger.core.channel_config import Bundle
-from ledger.core.errors import InvalidConfig, StorageFailed
+from ledger.core.errors import InvalidBlock, InvalidConfig, StorageFailed
 from ledger.core.hashing import header_hash
 from ledger.core.names import BlockNumber
 from ledger.core.ports import Codec, Signer
@@ -78,6 +79,9 @@ class EmbeddedOrderer:
         signer: This orderer's identity.
         codec: Decodes what stands in configurations.
         now: The clock.
+
+    Raises:
+        InvalidBlock: The log begins with another genesis block.
     """
 
     def __init__(
@@ -90,6 +94,7 @@ class EmbeddedOrderer:
         self._now = now
         if log.height == 0:
             log.append(BlockNumber(0), genesis)
+        check_genesis(log, genesis)
         self._queue: asyncio.Queue[_Item] = asyncio.Queue(QUEUE_MAX)
         self._waiting: Waiting[_Item] = Waiting()
         self._deadline: float | None = None
@@ -160,10 +165,8 @@ class EmbeddedOrderer:
             raise BroadcastRefused(BAD_REQUEST, "message is of type that cannot be processed directly")
         if offered.header_type == ORDERER_TRANSACTION:
             raise BroadcastRefused(BAD_REQUEST, "message is of type that is no longer supported")
-        if offered.header_type == CONFIG_UPDATE:
-            check_writers(offered, self._bundle)
-        else:
-            check_offered(offered, self._bundle, self._now())
+        check = check_config_update if offered.header_type == CONFIG_UPDATE else check_normal
+        check(offered, self._bundle, self._now())
 
     async def run(self) -> None:
         """Cut blocks until cancelled; what waits then is not acknowledged."""
@@ -208,13 +211,18 @@ class EmbeddedOrderer:
         await self._cut(self._take_waiting())
         try:
             config = config_from_update(self._bundle, item.offered.envelope, self._codec)
+            following = next_bundle(self._bundle, config, self._codec)
+            seconds = int(self._now().timestamp())
+            envelope = config_envelope(self.channel_id, config, seconds, self._signer, os.urandom(24))
+            check_size(read_offered(envelope).size_bytes, self._bundle)
         except InvalidConfig as error:
             info = f"error applying config update to existing channel '{self.channel_id}': {error}"
             _tell(item, Answer(BAD_REQUEST, info))
             return
-        following = next_bundle(self._bundle, config, self._codec)
-        seconds = int(self._now().timestamp())
-        envelope = config_envelope(self.channel_id, config, seconds, self._signer, os.urandom(24))
+        except BroadcastRefused as error:
+            info = f"config update for existing channel did not pass final checks: {error.info}"
+            _tell(item, Answer(error.status, info))
+            return
         if await self._write((envelope,), is_config=True):
             self._bundle = following
             _tell(item, Answer(SUCCESS))
@@ -244,10 +252,21 @@ class EmbeddedOrderer:
             await asyncio.shield(writing)
         except StorageFailed:
             return False
+        except asyncio.CancelledError:
+            await asyncio.wait({writing})  # The log is closed next: not under a write.
+            raise
         self._last_config = last_config
         self._previous = header_hash(number, block.header.previous_hash, block.header.data_hash)
         self.feed.publish(number + 1)
         return True
+
+
+def check_genesis(log: OrderLog, genesis: bytes) -> None:
+    """Check that a log begins with this genesis block; raises `InvalidBlock`."""
+    ours, given = decode_block(log.block_bytes(BlockNumber(0))).header, decode_block(genesis).header
+    expected, found = (header_hash(one.number, one.previous_hash, one.data_hash) for one in (ours, given))
+    if found != expected:
+        raise InvalidBlock("genesis block of the order log", rule="genesis block", expected=expected, found=found)
 
 
 def _tell(item: _Item, answer: Answer) -> None:
