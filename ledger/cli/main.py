@@ -17,6 +17,7 @@ app = App(
 )
 
 COMMANDS = (
+    ("demo", "ledger.cli.demo:demo", "Show the main job: a network at work, checkpoints, pruning, verification."),
     (
         "replay",
         "ledger.cli.replay:replay",

@@ -31,6 +31,7 @@ def submit(
     function: str,
     /,
     *arguments: str,
+    endorser: tuple[str, ...] = (),
     target: Target = TARGET,
     signatory: Signatory = SIGNATORY,
     json: bool = False,
@@ -41,13 +42,14 @@ def submit(
         chaincode: Name of the chaincode.
         function: Function to call.
         arguments: Its arguments, as text.
+        endorser: MSP ID of an organisation to ask, repeatable; the policies decide without it.
         target: The peer and channel.
         signatory: Who signs; User1 of the peer's organisation by default.
         json: Print the outcome as JSON.
     """
 
     async def act(network: Network) -> dict[str, Any]:
-        submitted = await network.contract(chaincode).submit_async(function, *arguments)
+        submitted = await network.contract(chaincode).submit_async(function, *arguments, organisations=endorser)
         status = await submitted.status()
         return {
             "transaction_id": submitted.transaction_id, "verdict": verdict_name(status.code),

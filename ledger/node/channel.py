@@ -17,9 +17,10 @@ from pathlib import Path
 
 from ledger.chaincode.views import opened
 from ledger.client.orderer import OrdererClient
+from ledger.core.block import block_hash
 from ledger.core.channel_config import Bundle
 from ledger.core.errors import ChannelStopped, InvalidBlock, PeerUnreachable, StorageDamaged, StorageFailed
-from ledger.core.names import BlockNumber, ChannelId, TxId, verdict_name
+from ledger.core.names import BlockNumber, ChannelId, Digest, TxId, verdict_name
 from ledger.core.outcome import Outcome
 from ledger.core.policy.ast import ApplicationPolicy
 from ledger.core.ports import Signer
@@ -29,6 +30,7 @@ from ledger.services.committer import Committer
 from ledger.services.events import BlockFeed, Committed, TransactionFeed
 from ledger.storage.ledger_store import LedgerStore
 from ledger.telemetry.metrics import Metrics
+from ledger.wire.block import decode_block
 
 log = logging.getLogger("peerledger.channel")
 
@@ -224,11 +226,16 @@ class Channel:
 
     async def _follow(self, orderer: OrdererClient) -> None:
         """Commit what one orderer delivers until its stream ends."""
+        self.following_from = ""
         queue: asyncio.Queue[bytes] = asyncio.Queue(QUEUE_BLOCKS_MAX)
 
         async def read() -> None:
-            async for block in orderer.follow(self.channel_id, self._signer, self.height):
-                self.following_from = orderer.address
+            known = self.height - 1
+            async for block in orderer.follow(self.channel_id, self._signer, known):
+                if not self.following_from:  # The block that we have already shows that we follow the same chain.
+                    check_same(block, BlockNumber(known), self.store.block_hash)
+                    self.following_from = orderer.address
+                    continue
                 await queue.put(block)
 
         reading = asyncio.create_task(read())
@@ -272,3 +279,14 @@ class Channel:
         self._verifiers.shutdown()
         self._reads.shutdown()
         self.store.close()
+
+
+def check_same(block: bytes, number: BlockNumber, expected: Digest) -> None:
+    """Check that an orderer's block is the one that was committed.
+
+    Raises:
+        InvalidBlock: It is another: the orderer is of another channel, or two blocks of one number were cut.
+    """
+    found = decode_block(block)
+    if found.number != number or block_hash(found) != expected:
+        raise InvalidBlock(f"block {number}", rule="same chain", expected=expected, found=block_hash(found))

@@ -13,10 +13,12 @@ from ledger.chaincode.runtime import Runtime
 from ledger.client.endorser import RemoteEndorser
 from ledger.client.tls import ClientTls
 from ledger.core.identity import Msp, MspManager
+from ledger.interfaces.grpc.checkpointing import CheckpointingDoor
 from ledger.interfaces.grpc.endorser import EndorserDoor
 from ledger.interfaces.grpc.gateway import GatewayDoor
 from ledger.interfaces.grpc.peer_deliver import PeerDeliver
-from ledger.interfaces.grpc.server import make_server, read_tls
+from ledger.interfaces.grpc.server import make_mutual_server, make_server, read_tls
+from ledger.node.agreement import Agreement
 from ledger.node.channel import Channel
 from ledger.node.clock import now
 from ledger.node.config import PeerSettings
@@ -82,4 +84,15 @@ def make_door(
     server.add_generic_rpc_handlers((EndorserDoor(endorser, simulations).handler(),))
     gateway_pb2_grpc.add_GatewayServicer_to_server(GatewayDoor(gateway), server)
     events_pb2_grpc.add_DeliverServicer_to_server(PeerDeliver(channels, now), server)
+    return server, port
+
+
+def make_checkpoint_door(
+    settings: PeerSettings, channels: Mapping[str, Channel], agreements: Mapping[str, Agreement]
+) -> tuple[grpc.aio.Server, int]:
+    """Build the door for other peers' checkpoint conversations, behind mutual TLS; give it and its port."""
+    tls = read_tls(settings.tls.certificate, settings.tls.key, settings.tls.roots)
+    server, port = make_mutual_server(settings.checkpoint_listen, tls)
+    services = {name: agreement.checkpointing for name, agreement in agreements.items()}
+    server.add_generic_rpc_handlers((CheckpointingDoor(channels, services).handler(),))
     return server, port

@@ -9,6 +9,7 @@ from ledger.core.hashing import header_hash
 from ledger.core.names import BlockNumber, ChannelId
 from ledger.core.outcome import Outcome
 from ledger.core.state import CONFIG_KEY, LedgerView, public_key
+from ledger.node.rejudging import prepare_stored
 from ledger.node.rules import genesis_bundle
 from ledger.services.committer import Rules
 from ledger.storage.ledger_store import LedgerStore
@@ -92,7 +93,7 @@ class Rejudge:
         self._rules = rules
 
     def __call__(self, stored: StoredBlock, view: LedgerView) -> Outcome:
-        """Judge one whole block in the state before it."""
-        outcome = self._rules.judge(self._rules.prepare(stored.block(), self.bundle), view, self.bundle)
+        """Judge one block in the state before it; of what was pruned of it, its stubs stand for the bodies."""
+        outcome = self._rules.judge(prepare_stored(stored, self.bundle, self._rules).prepared, view, self.bundle)
         self.bundle = self._rules.bundle_after(outcome, self.bundle)
         return outcome

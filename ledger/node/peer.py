@@ -2,6 +2,8 @@
 
 import logging
 import sys
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 
@@ -10,10 +12,11 @@ from ledger.client.tls import ClientTls
 from ledger.core.errors import LedgerError
 from ledger.interfaces.rest.app import create_app
 from ledger.interfaces.rest.server import RestServer
+from ledger.node.agreement import Agreement, make_agreement
 from ledger.node.channel import Channel
 from ledger.node.clock import now_ms
 from ledger.node.config import PeerChannel, PeerSettings
-from ledger.node.doors import make_door
+from ledger.node.doors import make_checkpoint_door, make_door
 from ledger.node.files import read
 from ledger.node.rules import genesis_bundle
 from ledger.node.run import Task, run_node, run_tasks, serve_grpc
@@ -67,6 +70,20 @@ def connect_orderers(settings: PeerSettings, channel: PeerChannel) -> list[Order
     return [OrdererClient(one.address, ClientTls(read(one.tls_roots), own, key)) for one in channel.orderers]
 
 
+def make_agreements(
+    settings: PeerSettings, signer: SigningIdentity, channels: Mapping[str, Channel], metrics: Metrics, stack: ExitStack
+) -> dict[str, Agreement]:
+    """Build checkpointing and pruning of every open channel, each with a thread of its own."""
+    agreements = {}
+    for name, channel in channels.items():
+        executor = ThreadPoolExecutor(1, "checkpoint")
+        agreement = make_agreement(channel, settings, signer, executor, metrics)
+        stack.callback(agreement.close)
+        stack.callback(executor.shutdown, cancel_futures=True)
+        agreements[name] = agreement
+    return agreements
+
+
 async def peer_main(settings: PeerSettings) -> None:
     """Build the peer and run it."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -74,17 +91,18 @@ async def peer_main(settings: PeerSettings) -> None:
         signer = load_signing_identity(settings.msp_dir, settings.msp_id)
         metrics = Metrics()
         channels, failed = open_channels(settings, signer, metrics, stack)
-        server, port = make_door(settings, signer, channels, stack)
-        view = RestNode(
-            settings.name, settings.msp_id, channels, failed,
-            pruning_mode=settings.pruning.mode, keep_blocks=settings.pruning.keep_blocks_min, now_ms=now_ms,
-        )  # fmt: skip
+        agreements = make_agreements(settings, signer, channels, metrics, stack)
+        clients, grpc_port = make_door(settings, signer, channels, stack)
+        peers, checkpoint_port = make_checkpoint_door(settings, channels, agreements)
+        view = RestNode(settings.name, settings.msp_id, channels, failed, agreements, now_ms=now_ms)
         host, _, rest_port = settings.rest_listen.rpartition(":")
         rest = RestServer(create_app(view, metrics=metrics), host=host, port=int(rest_port))
         tasks: list[Task] = [partial(follow, channel) for channel in channels.values()]
-        tasks += [rest.run, partial(serve_grpc, server)]
+        tasks += [agreement.run for agreement in agreements.values()]
+        tasks += [rest.run, partial(serve_grpc, clients), partial(serve_grpc, peers)]
+        ports = {"rest": rest.url, "grpc_port": grpc_port, "checkpoint_port": checkpoint_port}
         heights = {name: channel.height for name, channel in channels.items()}
-        log.info("ready", extra={"rest": rest.url, "grpc_port": port, "heights": heights, "failed": failed})
+        log.info("ready", extra=ports | {"heights": heights, "failed": failed})
         await run_tasks(tasks)
 
 

@@ -3,10 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from ledger.core.admin_token import check_token
-from ledger.core.errors import ChannelStopped, Fault, NotFound, PruneRefused
+from ledger.core.checkpoint_status import CheckpointStatus
+from ledger.core.errors import ChannelStopped, Fault, NotFound
 from ledger.core.names import BlockNumber, ChannelId, TxIndex
 from ledger.core.ports import LedgerReader
-from ledger.core.pruning import PruneReceipt, decode_receipt
+from ledger.core.pruning import PruneReceipt
+from ledger.interfaces.rest import ports
 from ledger.interfaces.rest.ports import (
     ChannelState,
     ChannelStatus,
@@ -14,20 +16,19 @@ from ledger.interfaces.rest.ports import (
     CheckpointReport,
     ComponentHealth,
 )
+from ledger.node.agreement import Agreement
 from ledger.node.channel import Channel
 from ledger.services.pruning import PrunePlan
-
-NO_CHECKPOINT = "no checkpoint is valid yet"
 
 
 class RestChannel:
     """One channel as the door sees it."""
 
-    def __init__(self, channel: Channel, pruning_mode: str, keep_blocks: int) -> None:
-        """Take an open channel and its settings."""
+    def __init__(self, channel: Channel, agreement: Agreement) -> None:
+        """Take an open channel and its services."""
         self._channel = channel
-        self._mode = pruning_mode
-        self._keep_blocks = keep_blocks
+        self._checkpointing = agreement.checkpointing
+        self._pruning = agreement.pruning
 
     @property
     def ledger(self) -> LedgerReader:
@@ -36,14 +37,20 @@ class RestChannel:
 
     def status(self) -> ChannelStatus:
         """Say what the channel is doing."""
+        known, settings = self._checkpointing.status(), self._pruning.settings
         stopped = self._channel.stopped_because
+        state = ChannelState.STOPPED if stopped else ChannelState.FOLLOWING
         return ChannelStatus(
-            state=ChannelState.STOPPED if stopped else ChannelState.FOLLOWING,
-            reason=stopped,
-            checkpoint_interval_blocks=self._channel.chk,
-            pruning_mode=self._mode,
-            pruning_keep_blocks=self._keep_blocks,
-            pruning_reason="pruning is off" if self._mode == "off" else NO_CHECKPOINT,
+            state=ChannelState.DIVERGED if known.diverged else state,
+            reason=known.diverged or stopped,
+            checkpoint_interval_blocks=known.interval_blocks,
+            checkpoint_intervals_of_others=known.intervals_of_others,
+            latest_valid_checkpoint=known.latest_valid,
+            pruning_mode=settings.mode.value,
+            pruning_keep_blocks=settings.keep_blocks_min,
+            pruning_reason=self._pruning.reason,
+            global_policy=known.global_policy,
+            local_policy=known.local_policy,
         )
 
     def faults(self, number: BlockNumber) -> Mapping[TxIndex, Fault]:
@@ -51,31 +58,38 @@ class RestChannel:
         return self._channel.store.faults(number)
 
     def checkpoints(self) -> Sequence[CheckpointReport]:
-        """List the checkpoints."""
-        return ()
+        """List the checkpoints, newest first."""
+        return tuple(report(one) for one in self._checkpointing.checkpoints())
 
     def checkpoint(self, number: BlockNumber) -> CheckpointReport:
         """Return one checkpoint."""
-        raise NotFound(f"no checkpoint is known at block {number}")
+        return report(self._checkpointing.checkpoint(number))
 
     def prune_plan(self, to_block: BlockNumber | None) -> PrunePlan:
-        """Refuse: nothing is proved yet."""
-        raise PruneRefused(
-            f"prune to {to_block}", rule="latest valid checkpoint", expected="nothing yet", found=NO_CHECKPOINT
-        )
+        """Say what pruning would do."""
+        return self._pruning.plan(to_block)
 
     def prune(self, to_block: BlockNumber | None) -> PruneReceipt | None:
-        """Refuse: nothing is proved yet."""
-        self.prune_plan(to_block)
-        return None
+        """Prune."""
+        return self._pruning.prune(to_block)
 
     def receipts(self) -> Sequence[PruneReceipt]:
         """List the receipts."""
-        return tuple(decode_receipt(record.receipt) for record in self._channel.store.prune_records())
+        return self._pruning.receipts()
 
     async def wait_above(self, height: int) -> None:
         """Wait for more blocks."""
         await self._channel.wait_above(height)
+
+
+def report(status: CheckpointStatus) -> CheckpointReport:
+    """Show a checkpoint as the door does."""
+    return CheckpointReport(
+        statement=status.statement,
+        status=ports.CheckpointStatus(status.state.value),
+        signatures=tuple(signer.signed for signer in status.signers),
+        missing=status.missing,
+    )
 
 
 class RestNode:
@@ -86,8 +100,7 @@ class RestNode:
         msp_id: Its organisation.
         channels: The open channels.
         failed: Why others did not open, by name.
-        pruning_mode: As set.
-        keep_blocks: As set.
+        agreements: Checkpointing and pruning of each open channel.
         now_ms: The clock.
     """
 
@@ -97,9 +110,8 @@ class RestNode:
         msp_id: str,
         channels: Mapping[str, Channel],
         failed: Mapping[str, str],
+        agreements: Mapping[str, Agreement],
         *,
-        pruning_mode: str,
-        keep_blocks: int,
         now_ms: Callable[[], int],
     ) -> None:
         """Take the parts."""
@@ -108,7 +120,8 @@ class RestNode:
         self._channels = channels
         self._failed = failed
         self._now_ms = now_ms
-        self._views = {name: RestChannel(channel, pruning_mode, keep_blocks) for name, channel in channels.items()}
+        self._agreements = agreements
+        self._views = {name: RestChannel(channel, agreements[name]) for name, channel in channels.items()}
 
     def channels(self) -> Sequence[ChannelSummary]:
         """List the channels by name."""
@@ -137,6 +150,10 @@ class RestNode:
             source = channel.following_from
             reason = f"following {source}" if source else "no orderer is delivering"
             found.append(ComponentHealth(f"orderer/{name}", bool(source), reason))
+            known = self._agreements[name].checkpointing.status()
+            fault = known.diverged or known.failed
+            agreed = "no checkpoint is valid yet" if known.latest_valid is None else f"valid at {known.latest_valid}"
+            found.append(ComponentHealth(f"checkpointing/{name}", not fault, fault or known.silent or agreed))
         found += [ComponentHealth(f"channel/{name}", False, reason) for name, reason in sorted(self._failed.items())]
         return tuple(found)
 

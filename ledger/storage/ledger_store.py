@@ -191,7 +191,7 @@ class LedgerStore(LedgerReading):
                     "now; this version judges differently, or the files were changed"
                 )
             self._files.append_again(places)
-            self._stage(outcome, leaves_of(outcome), places)
+            self._stage(outcome, stored.leaves, places)  # Of a pruned block its bodies are gone, its leaves are not.
             self.finish_group()
             done += 1
         self._pending = []
