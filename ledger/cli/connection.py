@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import yaml
 from cyclopts import Parameter
 
-from ledger.core.errors import Forbidden, InvalidSetting, LedgerError, NotFound, PeerUnreachable, Refused
+from ledger.core.errors import Forbidden, InvalidSetting, LedgerError, NotFound, PeerUnreachable, Pruned, Refused
 from ledger.node.supervise import node_folders
 
 TIMEOUT_S = 30.0
@@ -114,6 +114,11 @@ def problem(error: urllib.error.HTTPError) -> LedgerError:
     text = document.get("detail") or document.get("title") or f"status {error.code}"
     if error.code == 404:
         return NotFound(text)
+    if error.code == 410 and "first_block" in document:
+        return Pruned(
+            block=document["block"], first_block=document["first_block"], index=document.get("index"),
+            verdict=document.get("verdict_code"),
+        )  # fmt: skip
     if error.code in (401, 403):
         return Forbidden(text, rule=document.get("title", "access"))
     if error.code >= 500:

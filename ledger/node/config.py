@@ -205,8 +205,9 @@ def override(content: dict[str, Any], kind: type[BaseModel], prefix: str, enviro
 
 
 def explain(kind: type[BaseModel], error: ValidationError, source: str) -> InvalidSetting:
-    """Make one clear error of the first thing that is wrong."""
-    first = error.errors()[0]
+    """Make one clear error of what is wrong: a misspelt setting before the one that is missing because of it."""
+    found_errors = error.errors()
+    first = next((one for one in found_errors if one["type"] == "extra_forbidden"), found_errors[0])
     place = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         known = known_names(kind, tuple(part for part in first["loc"][:-1] if isinstance(part, str)))
