@@ -122,10 +122,12 @@ class TransactionFeed:
             found = await loop.run_in_executor(executor, look)
             if found is not None:
                 return found
-            if self._ended:
+            if self._ended and not future.done():
                 raise ChannelStopped(self._ended)
             return await future
         finally:
+            if not future.cancel() and not future.cancelled():
+                future.exception()  # It may have come while the ledger answered; then nobody else asks for it.
             with self._lock:
                 waiters = self._waiting.get(tx_id)
                 if waiters is not None and waiter in waiters:
