@@ -5,7 +5,7 @@ organisations (or which peers, where the policy names them) they would have to b
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import combinations_with_replacement, islice
 from typing import TypeVar
@@ -94,23 +94,14 @@ class CheckpointStatus:
 
 def status_of_height(height: Height, rules: CheckpointRules) -> CheckpointStatus:
     """Show a height that is being tallied."""
-    state, proof = CheckpointState.PENDING, None
-    if height.valid is not None:
-        state, proof = CheckpointState.VALID, height.valid
-    elif height.local is not None:
-        state, proof = CheckpointState.LOCAL, height.local
-    signers = [signer_status(signer) for signer in height.signers]
-    if proof is not None:
-        by_signature = {signer.signed: signer for signer in signers}
-        signers = [by_signature[signed] for signed in proof.signatures if signed in by_signature]
-    return CheckpointStatus(
-        height.statement.number,
-        state,
-        height.statement,
-        tuple(signers),
-        () if state is CheckpointState.VALID else describe_missing(height, rules),
-        height.signed_here,
-    )
+    missing = describe_missing(height, rules)
+    for proof, state in ((height.valid, CheckpointState.VALID), (height.local, CheckpointState.LOCAL)):
+        if proof is not None:  # Who made it valid: also one whose other word came here first, and does not count.
+            found = status_of_proof(proof, height.bundle, state, signed_here=height.signed_here)
+            return replace(found, statement=height.statement, missing=missing)
+    signers = tuple(signer_status(signer) for signer in height.signers)
+    statement = height.statement
+    return CheckpointStatus(statement.number, CheckpointState.PENDING, statement, signers, missing, height.signed_here)
 
 
 def status_of_proof(
@@ -146,10 +137,12 @@ def signer_status(signer: CountedSigner) -> SignerStatus:
 
 def describe_missing(height: Height, rules: CheckpointRules) -> tuple[str, ...]:
     """Say which further signatures would make a pending checkpoint valid, policy by policy."""
+    if height.valid is not None:
+        return ()
     found = [missing_globally(height)]
     if rules.local_policy is not None:
         found.append(missing_locally(rules.local_policy, height.signers))
-    return tuple(text for text in found if text)
+    return tuple(text for text in found if text) or ("an order of the signatures in which all policies hold",)
 
 
 class MixedMembers:

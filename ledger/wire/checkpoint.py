@@ -23,6 +23,9 @@ from ledger.core.errors import MalformedMessage
 from ledger.core.names import BlockNumber, ChannelId, Digest
 from ledger.wire.ledger_v1 import checkpointing_pb2 as pb
 
+NOTICE_BYTES_MAX = 16 * 1024 * 1024
+"""A notice; the largest honest one is a proof of `SIGNATURES_MAX` signatures."""
+
 CHANNEL_LENGTH_MAX = 249
 IDENTITY_BYTES_MAX = 16 * 1024
 SIGNATURE_BYTES_MAX = 1024
@@ -70,6 +73,7 @@ def decode_notice(data: bytes) -> Notice:
         MalformedMessage: The bytes are no notice, a length is out of bounds ("length"), or the format is another
             ("format version").
     """
+    _bounded("notice", len(data), NOTICE_BYTES_MAX)
     try:
         message: Any = pb.Notice.FromString(data)
     except DecodeError as error:

@@ -28,6 +28,9 @@ TEXT_LENGTH_MAX = 64 * 1024
 """Characters in a policy text."""
 
 WEIGHT_MAX = 2**32
+WEIGHTED_PRINCIPALS_MAX = 20
+"""Principals of a weighted policy that is written out: all their sets are looked at."""
+
 COALITIONS_MAX = 5000
 """How many ways to reach a weight are written out for a channel's configuration."""
 
@@ -376,17 +379,25 @@ def as_signature_policy(policy: ExtendedPolicy, msp_ids: Sequence[str]) -> Signa
 
 
 def _coalitions(policy: ExtendedPolicy, node: Weighted) -> list[tuple[PeerPrincipal, ...]]:
-    """List the smallest sets of principals that reach the weight, smaller ones first."""
-    found: list[tuple[int, ...]] = []
+    """List the smallest sets of principals that reach the weight, those of fewer principals first.
+
+    Weights are positive: a set is smallest if it does not reach the weight without its lightest member.
+    """
+
+    def refuse(expected: str, found: int) -> NoReturn:
+        raise InvalidPolicy(policy.text, rule="channel policy", expected=expected, found=found)
+
+    if len(node.weights) > WEIGHTED_PRINCIPALS_MAX:
+        refuse(f"at most {WEIGHTED_PRINCIPALS_MAX} principals", len(node.weights))
+    found: list[tuple[PeerPrincipal, ...]] = []
     for size in range(1, len(node.weights) + 1):
-        for chosen in combinations(range(len(node.weights)), size):
-            if sum(node.weights[index][1] for index in chosen) < node.total:
-                continue
-            if not any(set(smaller) <= set(chosen) for smaller in found):
-                found.append(chosen)
+        for chosen in combinations(node.weights, size):
+            reached = sum(weight for _, weight in chosen)
+            if reached >= node.total > reached - min(weight for _, weight in chosen):
+                found.append(tuple(principal for principal, _ in chosen))
             if len(found) > COALITIONS_MAX:
-                raise InvalidPolicy(policy.text, rule="channel policy", expected=f"at most {COALITIONS_MAX} coalitions")
-    return [tuple(node.weights[index][0] for index in chosen) for chosen in found]
+                refuse(f"at most {COALITIONS_MAX} coalitions", len(found))
+    return found
 
 
 __all__ = [
