@@ -20,11 +20,8 @@ $(STAMP): pyproject.toml uv.lock
 	UV_PROJECT_ENVIRONMENT=.venv $(BIN)/uv sync --quiet --frozen --inexact --python $(BIN)/python
 	touch $(STAMP)
 
-demo: setup  ## Judge a recorded Fabric channel, compare with what its peer wrote, and verify the ledger that came of it.
-	rm -rf build/demo
-	$(BIN)/peerledger replay --genesis tests/vectors/rich/genesis.block --blocks tests/vectors/rich/blocks \
-		--snapshot tests/vectors/rich/snapshot --data build/demo
-	$(BIN)/peerledger verify build/demo --genesis tests/vectors/rich/genesis.block
+demo: setup  ## A network of two organisations at work: conflicts, checkpoints, pruning, verification. KEEP=1 leaves it running.
+	$(BIN)/peerledger demo $(if $(filter-out 0,$(KEEP)),--keep)
 
 check: setup  ## Format, lint, types and import contracts.
 	$(BIN)/ruff format --check ledger tests bench
