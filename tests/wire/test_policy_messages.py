@@ -87,7 +87,7 @@ def test_in_an_application_policy_one_message_less_may_nest() -> None:
 
 
 def test_a_long_policy_takes_time_by_its_length_only() -> None:
-    """Goal: no work that grows faster than the bytes.  Method: many rules side by side, and one of many merged parts."""
+    """Goal: no work grows faster than the bytes.  Method: many rules side by side, and one of many merged parts."""
     wide = field(2, field(2, number(1, 0) + field(2, LEAF) * 20_000)) + PRINCIPAL
     merged = field(2, field(2, b"")) * 10_000 + PRINCIPAL
     started = time.process_time()
