@@ -5,6 +5,10 @@ import shutil
 from collections.abc import Callable
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("busy machine", deadline=None)  # How long one example takes says nothing about a rule.
+settings.load_profile("busy machine")
 
 
 @pytest.fixture(scope="session")

@@ -121,7 +121,7 @@ def test_a_changed_proof_of_inclusion_names_what_is_wrong(size: int, at: st.Data
         ("leaf index", (leaf, -1, size, proof, root)),
     ):
         with pytest.raises(InvalidProof) as refusal:
-                verify_inclusion(*args)
+            verify_inclusion(*args)
         assert refusal.value.rule == kind
 
 
