@@ -9,10 +9,8 @@ from ledger.wire.proposal import decode_answer, encode_signed_proposal
 
 METHOD = "/protos.Endorser/ProcessProposal"
 
-UNREACHABLE = frozenset(
-    {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.RESOURCE_EXHAUSTED}
-)
-"""Codes after which another peer may answer what this one did not."""
+REFUSAL = grpc.StatusCode.UNKNOWN
+"""Code of a proposal that breaks a rule, Go's for any error; after another one, another peer may answer."""
 
 
 class RemoteEndorser:
@@ -51,7 +49,7 @@ class RemoteEndorser:
             return decode_answer(data)
         except grpc.aio.AioRpcError as error:
             text = error.details() or error.code().name
-            if error.code() in UNREACHABLE:
+            if error.code() != REFUSAL:
                 raise PeerUnreachable(f"peer {self.name}: {error.code().name}: {text}") from error
             raise InvalidProposal(text, rule="endorser's refusal", found=error.code().name) from error
         except MalformedMessage as error:

@@ -6,6 +6,7 @@ sends, so that clients which look at it find what they know.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 
 from ledger.core.errors import InvalidProposal, shown
@@ -18,7 +19,16 @@ TIME_WINDOW_S = 15 * 60
 
 VALIDATING = "error validating proposal: "
 
-TYPE_NAMES = {0: "MESSAGE", 1: "CONFIG", 2: "CONFIG_UPDATE", 3: "ENDORSER_TRANSACTION", 5: "DELIVER_SEEK_INFO"}
+TYPE_NAMES = {
+    0: "MESSAGE",
+    1: "CONFIG",
+    2: "CONFIG_UPDATE",
+    3: "ENDORSER_TRANSACTION",
+    4: "ORDERER_TRANSACTION",
+    5: "DELIVER_SEEK_INFO",
+    6: "CHAINCODE_PACKAGE",
+}
+"""Header types as Fabric's messages name them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,23 +135,32 @@ def check_header(proposal: Proposal) -> None:
         raise InvalidProposal(f"{VALIDATING}empty signature bytes", rule="signature", expected="one", found="none")
 
 
-def check_time(proposal: Proposal, now_s: float) -> None:
+def check_time(proposal: Proposal, now: datetime) -> None:
     """Check that a proposal was made at about this time.
 
     Args:
-        proposal: The proposal.
-        now_s: Seconds since 1970.
+        proposal: The proposal; one without time was made in 1970.
+        now: The endorser's clock.
 
     Raises:
-        InvalidProposal: It has no time, or one too far from now.
+        InvalidProposal: Its time is too far from now.
     """
-    seconds = None if proposal.timestamp is None else proposal.timestamp[0] + proposal.timestamp[1] / 1e9
-    if seconds is None or abs(seconds - now_s) > TIME_WINDOW_S:
+    seconds, nanos = proposal.timestamp or (0, 0)
+    if abs(seconds + nanos / 1e9 - now.timestamp()) > TIME_WINDOW_S:
+        claimed, ours = written_as_go(seconds), written_as_go(int(now.timestamp()))
         raise InvalidProposal(
-            f"request unauthorized due to incorrect timestamp {seconds}, peer time {now_s}, "
-            f"peer.authentication.timewindow {TIME_WINDOW_S}s",
-            rule="time window", expected=f"within {TIME_WINDOW_S} s of {now_s}", found=seconds,
+            f"request unauthorized due to incorrect timestamp {claimed}, peer time {ours}, "
+            f"peer.authentication.timewindow {TIME_WINDOW_S // 60}m0s",
+            rule="time window", expected=f"within {TIME_WINDOW_S} s of {ours}", found=claimed,
         )  # fmt: skip
+
+
+def written_as_go(seconds: int) -> str:
+    """Write seconds since 1970 as Go prints a time; as they are, where no calendar reaches."""
+    try:
+        return f"{datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds):%Y-%m-%d %H:%M:%S} +0000 UTC"
+    except OverflowError:
+        return f"{seconds} s after 1970"
 
 
 __all__ = ["Proposal", "ProposalAnswer", "check_header", "check_time"]

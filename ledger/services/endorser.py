@@ -2,7 +2,7 @@
 
 Source: fabric core/endorser/endorser.go. In order, each with the error that Fabric's endorser gives:
 
-1. the proposal decodes, its time is about now, the client's certificate has not expired;
+1. the proposal decodes, the client's certificate has not expired, the time is about now;
 2. this peer is in its channel (a response of status 500, not an error), and the channel has not stopped;
 3. header, transaction id, identity and signature are good;
 4. no transaction of that id is in the ledger;
@@ -14,17 +14,20 @@ Below status 400 the result is signed. The same proposal on the same state gives
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import lru_cache
 from typing import Protocol
 
 from ledger.chaincode.runtime import BUILT_IN
 from ledger.chaincode.values import SimulationResult, Timestamp, TransactionContext
 from ledger.core.access import PROPOSE, check_identity_access
+from ledger.core.certificates import parse_pem
 from ledger.core.channel_config import Bundle
-from ledger.core.errors import ChannelStopped, InvalidIdentity, InvalidProposal, SimulationFailed
+from ledger.core.errors import ChannelStopped, InvalidIdentity, InvalidProposal, MalformedMessage, SimulationFailed
 from ledger.core.identity import Identity, MspManager
 from ledger.core.ports import LedgerReader, Signer
 from ledger.core.proposal import VALIDATING, Proposal, ProposalAnswer, check_header, check_time
 from ledger.core.transaction import Endorsement
+from ledger.wire.codec import CODEC
 from ledger.wire.proposal import encode_result, read_proposal
 
 FAILED = 500
@@ -102,14 +105,15 @@ class Endorser:
         """
         proposal = read_proposal(signed, signature)
         now = self._now()
-        check_time(proposal, now.timestamp())
+        check_expiry(proposal, now)
+        check_time(proposal, now)
         channel = self._channels.get(proposal.channel_id)
         if proposal.channel_id and channel is None:
             return ProposalAnswer(FAILED, f"channel '{proposal.channel_id}' not found")
         if channel is not None and channel.stopped_because:
             raise ChannelStopped(f"channel {proposal.channel_id} endorses nothing: {channel.stopped_because}")
         check_header(proposal)
-        identity = check_creator(proposal, self._local_msps if channel is None else channel.bundle.msps, now)
+        identity = check_creator(proposal, self._local_msps if channel is None else channel.bundle.msps)
         if channel is not None:
             if channel.ledger.places(proposal.tx_id):
                 raise InvalidProposal(
@@ -145,11 +149,34 @@ class Endorser:
         )
 
 
-def check_creator(proposal: Proposal, msps: MspManager, now: datetime) -> Identity:
+def check_expiry(proposal: Proposal, now: datetime) -> None:
+    """Check that the creator's certificate has not expired, whoever issued it; what is none is refused later.
+
+    Raises:
+        InvalidProposal: It has.
+    """
+    end = end_of_validity(proposal.creator)
+    if end is not None and end < now:
+        raise InvalidProposal(
+            "proposal client identity expired", rule="creator certificate", expected=f"one that is valid at {now}",
+            found=f"valid until {end}",
+        )  # fmt: skip
+
+
+@lru_cache(1_000)
+def end_of_validity(creator: bytes) -> datetime | None:
+    """Give the end of an identity's certificate; None if there is no certificate in it."""
+    try:
+        return parse_pem(CODEC.serialized_identity(creator)[1]).not_after
+    except (InvalidIdentity, MalformedMessage):
+        return None
+
+
+def check_creator(proposal: Proposal, msps: MspManager) -> Identity:
     """Check who proposes, and that it is they.
 
     Raises:
-        InvalidProposal: The identity is of no organisation of the channel, invalid or expired, or the signature is bad.
+        InvalidProposal: The identity is of no organisation of the channel or invalid, or the signature is bad.
     """
     where = f"channel [{proposal.channel_id}]"
     try:
@@ -159,11 +186,6 @@ def check_creator(proposal: Proposal, msps: MspManager, now: datetime) -> Identi
             f"{VALIDATING}access denied: {where} creator org unknown, creator is malformed", rule="creator identity",
             expected=error.expected, found=error.found,
         ) from error  # fmt: skip
-    if identity.certificate.not_after < now:
-        raise InvalidProposal(
-            "proposal client identity expired", rule="creator certificate",
-            expected=f"one that is valid at {now}", found=f"valid until {identity.certificate.not_after}",
-        )  # fmt: skip
     text = f"{VALIDATING}access denied: {where} creator org [{identity.msp_id}]"
     try:
         msps.validate(identity)

@@ -55,7 +55,8 @@ def layouts(
 ) -> Iterator[tuple[str, ...]]:
     """Yield sets of organisations of which a peer each satisfies all policies.
 
-    Sets with `first` come first, small ones before large ones.
+    Sets with `first` come first, small ones before large ones. None is empty: a transaction needs an endorsement even
+    where its policies ask for nobody's.
 
     Args:
         bundle: The configuration in force.
@@ -69,10 +70,10 @@ def layouts(
     for beginning in beginnings:
         sets = (beginning + more for count in range(len(others) + 1) for more in combinations(others, count))
         for some in islice(sets, SETS_TRIED_MAX):
-            if is_enough(bundle, policies, some):
+            if some and is_enough(bundle, policies, some):
                 found = True
                 yield some
-    if not found and is_enough(bundle, policies, msp_ids):
+    if not found and msp_ids and is_enough(bundle, policies, msp_ids):
         yield thinned(bundle, policies, msp_ids)
 
 
@@ -81,7 +82,7 @@ def thinned(bundle: Bundle, policies: Sequence[ApplicationPolicy], msp_ids: Sequ
     kept = list(msp_ids)
     for msp_id in reversed(msp_ids):
         less = [one for one in kept if one != msp_id]
-        if is_enough(bundle, policies, less):
+        if less and is_enough(bundle, policies, less):
             kept = less
     return tuple(kept)
 
