@@ -14,7 +14,6 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.error
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -30,12 +29,13 @@ from ledger.cli.admin import admin_token
 from ledger.cli.connection import Target, request
 from ledger.cli.ledger import checkpoint_table
 from ledger.cli.members import Signatory
+from ledger.cli.nodes import is_ready
 from ledger.cli.output import STATUS_FAILED, err, out, table
 from ledger.cli.transactions import gateway_tls
 from ledger.cli.verify import show as show_verification
 from ledger.client.errors import CallRefused
 from ledger.client.gateway import Contract, commit_definition, connect
-from ledger.core.errors import LedgerError, PeerUnreachable
+from ledger.core.errors import PeerUnreachable
 from ledger.core.names import verdict_name
 from ledger.node.network import create_network, make_spec
 from ledger.node.verify import VerifyReport
@@ -174,14 +174,6 @@ def wait_until_ready(targets: Sequence[Target]) -> None:
                     f"{target.peer} is not ready after {START_TIMEOUT_S:.0f} s; see {target.network}/logs"
                 )
             time.sleep(0.1)
-
-
-def is_ready(target: Target) -> bool:
-    """Tell whether a peer answers and is useful."""
-    try:
-        return bool(request(f"{target.rest_url()}/readyz")["ready"])
-    except (LedgerError, urllib.error.URLError):
-        return False
 
 
 # -- the load

@@ -4,11 +4,16 @@ import asyncio
 import json as jsonlib
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+from ledger.cli.connection import Target, request
 from ledger.cli.output import STATUS_WORLD, err, out
-from ledger.core.errors import NotFound
+from ledger.core.errors import LedgerError, NotFound
 from ledger.node.supervise import ChildEvent, Supervisor, node_folders
+
+READY_PAUSE_S = 0.2
+"""Pause before a peer is asked again whether it is ready."""
 
 
 def orderer_start(*, config: Path) -> None:
@@ -59,15 +64,36 @@ def up(directory: Path, /, *, json: bool = False) -> None:
     supervisor = Supervisor(directory, nodes, tell)
     if not json:
         err.print(f"running {len(nodes)} nodes of {directory}; Ctrl-C stops them", markup=False)
-    given_up = asyncio.run(supervise(supervisor))
+    peers = [Target(directory, node.name) for node in nodes if node.kind == "peer"]
+    given_up = asyncio.run(supervise(supervisor, peers))
     if given_up:
         err.print(f"given up: {', '.join(given_up)}; see {directory}/logs", markup=False)
         sys.exit(STATUS_WORLD)
 
 
-async def supervise(supervisor: Supervisor) -> tuple[str, ...]:
-    """Run a supervisor until SIGINT or SIGTERM."""
+async def supervise(supervisor: Supervisor, peers: Sequence[Target]) -> tuple[str, ...]:
+    """Run a supervisor until SIGINT or SIGTERM, and tell when each peer is ready for the first time."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, supervisor.stop)
-    return await supervisor.run()
+    waiting = [asyncio.create_task(tell_when_ready(supervisor, peer)) for peer in peers]
+    try:
+        return await supervisor.run()
+    finally:
+        for task in waiting:
+            task.cancel()
+
+
+async def tell_when_ready(supervisor: Supervisor, peer: Target) -> None:
+    """Ask a peer again and again whether it is useful; tell once it is."""
+    while not await asyncio.to_thread(is_ready, peer):
+        await asyncio.sleep(READY_PAUSE_S)
+    supervisor.tell(ChildEvent(str(peer.peer), "ready", peer.rest_url()))
+
+
+def is_ready(peer: Target) -> bool:
+    """Tell whether a peer answers and is useful."""
+    try:
+        return bool(request(f"{peer.rest_url()}/readyz")["ready"])
+    except LedgerError:
+        return False

@@ -50,7 +50,7 @@ class ChildEvent:
 
     name: str
     what: str
-    """`started`, `ended`, `gave up` or `stopped`."""
+    """`started`, `ready`, `ended`, `gave up` or `stopped`."""
 
     detail: str = ""
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from ledger.core.admin_token import check_token
+from ledger.core.checkpoint_proof import describe_global_policy
 from ledger.core.checkpoint_status import CheckpointStatus
 from ledger.core.errors import ChannelStopped, Fault, NotFound
 from ledger.core.names import BlockNumber, ChannelId, TxIndex
@@ -49,7 +50,7 @@ class RestChannel:
             pruning_mode=settings.mode.value,
             pruning_keep_blocks=settings.keep_blocks_min,
             pruning_reason=self._pruning.reason,
-            global_policy=known.global_policy,
+            global_policy=known.global_policy or describe_global_policy(self._channel.bundle),
             local_policy=known.local_policy,
         )
 
