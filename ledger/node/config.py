@@ -1,19 +1,22 @@
 """What can be set?  One YAML file a node, each setting overridable by environment, a misspelt one stops the start.
 
 The environment names a setting by its path, with two underscores between the levels: PEERLEDGER_PEER_DATA_DIR,
-PEERLEDGER_PEER_PRUNING__MODE, PEERLEDGER_ORDERER_GRPC_LISTEN. Paths are relative to the file. Units stand in the names.
+PEERLEDGER_PEER_PRUNING__MODE, PEERLEDGER_ORDERER_GRPC_LISTEN; its value is read as YAML. Paths are relative to the
+file. Units stand in the names.
 """
 
 import difflib
 import os
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ledger.core.errors import InvalidSetting, NotFound
+from ledger.core.errors import InvalidSetting
+from ledger.node.files import read
+from ledger.node.yaml_text import read_yaml
 
 PEER_PREFIX = "PEERLEDGER_PEER_"
 ORDERER_PREFIX = "PEERLEDGER_ORDERER_"
@@ -136,6 +139,9 @@ class PeerSettings(Section):
     log_level: str = Field("info", pattern="^(debug|info|warning|error)$", description="Least level that is logged.")
 
 
+Variables = Mapping[tuple[str, ...], str]
+"""Environment variables by the path of what they set."""
+
 Settings = TypeVar("Settings", OrdererSettings, PeerSettings)
 
 
@@ -161,30 +167,45 @@ def load(kind: type[Settings], prefix: str, path: Path, environment: dict[str, s
     Raises:
         NotFound: The file is not there.
         InvalidSetting: A setting is unknown, missing or out of range; it is named.
+        StorageFailed: The file can't be read.
     """
-    try:
-        content = yaml.safe_load(path.read_text())
-    except FileNotFoundError as error:
-        raise NotFound(f"configuration file {path} does not exist") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InvalidSetting(str(path), rule="YAML", expected="a mapping of settings", found=error) from error
-    if not isinstance(content, dict):
-        raise InvalidSetting(str(path), rule="YAML", expected="a mapping of settings", found=type(content).__name__)
-    override(content, kind, prefix, environment)
+    content = load_mapping(path)
+    variables = override(content, prefix, environment)
     try:
         settings = kind.model_validate(content)
     except ValidationError as error:
-        raise explain(kind, error, str(path)) from error
+        raise explain(kind, error, str(path), variables) from error
     resolved: Settings = resolve(settings, path.resolve().parent)
     return resolved
 
 
-def override(content: dict[str, Any], kind: type[BaseModel], prefix: str, environment: dict[str, str]) -> None:
+def load_mapping(path: Path) -> dict[str, Any]:
+    """Read a YAML file that holds a mapping.
+
+    Raises:
+        NotFound: It is not there.
+        InvalidSetting: It holds something else.
+        StorageFailed: It can't be read.
+    """
+    try:
+        content = read_yaml(read(path).decode(), str(path))
+    except UnicodeDecodeError as error:
+        raise InvalidSetting(str(path), rule="YAML", expected="text in UTF-8", found=error) from error
+    if not isinstance(content, dict):
+        raise InvalidSetting(str(path), rule="YAML", expected="a mapping of settings", found=type(content).__name__)
+    return content
+
+
+def override(content: dict[str, Any], prefix: str, environment: dict[str, str]) -> Variables:
     """Put the settings of the environment over those of the file.
+
+    Returns:
+        Which variable set what.
 
     Raises:
         InvalidSetting: A variable of ours names no setting.
     """
+    variables: dict[tuple[str, ...], str] = {}
     for variable, value in sorted(environment.items()):
         if variable in OTHER_VARIABLES or not variable.startswith("PEERLEDGER_"):
             continue
@@ -195,20 +216,32 @@ def override(content: dict[str, Any], kind: type[BaseModel], prefix: str, enviro
                     expected=f"{PEER_PREFIX}… or {ORDERER_PREFIX}…", found=variable,
                 )  # fmt: skip
             continue  # Another node's.
-        *groups, name = variable.removeprefix(prefix).lower().split("__")
+        *groups, name = path = variable.removeprefix(prefix).lower().split("__")
         place: Any = content
         for group in groups:
             place = place.setdefault(group, {})
             if not isinstance(place, dict):
-                raise InvalidSetting(f"environment variable {variable}", rule="unknown setting", found=variable)
-        place[name] = yaml.safe_load(value)
+                break
+        if not isinstance(place, dict) or not all(path):
+            raise InvalidSetting(
+                f"environment variable {variable}", rule="unknown setting", expected="the path of a setting",
+                found=".".join(path),
+            )  # fmt: skip
+        place[name] = read_yaml(value, f"environment variable {variable}")
+        variables[tuple(path)] = variable
+    return variables
 
 
-def explain(kind: type[BaseModel], error: ValidationError, source: str) -> InvalidSetting:
+def explain(
+    kind: type[BaseModel], error: ValidationError, source: str, variables: Variables | None = None
+) -> InvalidSetting:
     """Make one clear error of what is wrong: a misspelt setting before the one that is missing because of it."""
     found_errors = error.errors()
     first = next((one for one in found_errors if one["type"] == "extra_forbidden"), found_errors[0])
     place = ".".join(str(part) for part in first["loc"])
+    for path, variable in (variables or {}).items():
+        if all(part == set_part for part, set_part in zip(first["loc"], path, strict=False)):
+            source = f"environment variable {variable}"
     if first["type"] == "extra_forbidden":
         known = known_names(kind, tuple(part for part in first["loc"][:-1] if isinstance(part, str)))
         close = difflib.get_close_matches(str(first["loc"][-1]), known, 1)

@@ -20,9 +20,9 @@ from typing import Any
 import yaml
 from pydantic import Field, ValidationError
 
-from ledger.core.errors import Conflict, InvalidSetting, StorageFailed
+from ledger.core.errors import Conflict
 from ledger.node.authorities import Authority, Credential, make_authority
-from ledger.node.config import PruningMode, Section, explain
+from ledger.node.config import PruningMode, Section, explain, load_mapping
 from ledger.storage.msp_folder import msp_config_from_folder
 from ledger.wire.genesis import ConsenterSpec, GenesisSpec, OrdererOrganisation, PeerOrganisation, genesis_block
 
@@ -70,16 +70,11 @@ def load_spec(path: Path) -> NetworkSpec:
     """Read a network.yaml.
 
     Raises:
+        NotFound: It is not there.
         InvalidSetting: It is not understood; the setting is named.
         StorageFailed: It can't be read.
     """
-    try:
-        content: Any = yaml.safe_load(path.read_text()) or {}
-    except yaml.YAMLError as error:
-        raise InvalidSetting(str(path), rule="YAML", expected="a mapping of settings", found=error) from error
-    except OSError as error:
-        raise StorageFailed(f"{path}: {error}") from error
-    return make_spec(content, str(path))
+    return make_spec(load_mapping(path), str(path))
 
 
 def make_spec(members: dict[str, Any], source: str) -> NetworkSpec:
