@@ -86,7 +86,7 @@ async def supervise(supervisor: Supervisor, peers: Sequence[Target]) -> tuple[st
 
 async def tell_when_ready(supervisor: Supervisor, peer: Target) -> None:
     """Ask a peer again and again whether it is useful; tell once it is."""
-    while not await asyncio.to_thread(is_ready, peer):
+    while not await asyncio.to_thread(is_ready, peer):  # noqa: ASYNC110  # It is another process: no event tells.
         await asyncio.sleep(READY_PAUSE_S)
     supervisor.tell(ChildEvent(str(peer.peer), "ready", peer.rest_url()))
 
