@@ -247,8 +247,8 @@ class Gateway:
         """
         proposal = self._read(signed, signature)
         channel = self._channel(proposal.channel_id)
-        collect = _Collecting(proposal, self._own, self._others, channel, self._executor)
         for turn in range(ROUNDS_MAX):
+            collect = _Collecting(proposal, self._own, self._others, channel, self._executor)
             try:
                 collected = await (collect.of_each(organisations) if organisations else collect.by_policy())
             except Mismatch as mismatch:
@@ -318,6 +318,9 @@ class Gateway:
         return channel
 
 
+Answered = tuple[AsksEndorser, ProposalAnswer]
+"""Who answered, and what."""
+
 FIRST_FAILED = "failed to endorse transaction, see attached details for more info"
 MORE_FAILED = "failed to collect enough transaction endorsements, see attached details for more info"
 NO_PLAN = "no combination of peers can be derived which satisfy the endorsement policy"
@@ -350,24 +353,23 @@ class _Collecting:
             raise GatewayRefused(
                 Code.UNAVAILABLE, f"failed to find any endorsing peers for org(s): {', '.join(unknown)}"
             )
-        answers = await asyncio.gather(*(self._ask(msp_id) for msp_id in dict.fromkeys(msp_ids)))
+        answers = await self._ask_all(tuple(dict.fromkeys(msp_ids)))
         found = [answer for answer in answers if answer is not None]
         if len(found) < len(answers):
-            raise GatewayRefused(Code.ABORTED, FIRST_FAILED, self._faults)
+            raise GatewayRefused(Code.ABORTED, MORE_FAILED, self._faults)
         return matching(found)
 
     async def by_policy(self) -> Collected:
         """Ask this organisation first, then as few others as the policies need."""
         own = self._own.msp_id
-        first = await self._ask(own)
-        answers: dict[str, tuple[AsksEndorser, ProposalAnswer] | None] = {own: first}
+        first = await self._ask(own, FIRST_FAILED)
+        answers: dict[str, Answered | None] = {own: first}
         touched = first[1].namespaces if first is not None else ()
         for layout in await self._layouts(touched or (self._proposal.chaincode,)):
             if any(msp_id in answers and answers[msp_id] is None for msp_id in layout):
                 continue  # One of these failed already.
             missing = [msp_id for msp_id in layout if msp_id not in answers]
-            asked = await asyncio.gather(*(self._ask(msp_id) for msp_id in missing))
-            answers |= dict(zip(missing, asked, strict=True))
+            answers |= dict(zip(missing, await self._ask_all(missing), strict=True))
             found = [answer for msp_id in layout if (answer := answers[msp_id]) is not None]
             if len(found) == len(layout):
                 return matching(found)
@@ -388,8 +390,21 @@ class _Collecting:
             policies.append(policy)
         return layouts(self._channel.bundle, policies, tuple(self._peers), self._own.msp_id)
 
-    async def _ask(self, msp_id: str) -> tuple[AsksEndorser, ProposalAnswer] | None:
+    async def _ask_all(self, msp_ids: Sequence[str]) -> list[Answered | None]:
+        """Ask organisations at once; where the chaincode itself refuses, the others are waited for no longer."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                asked = [group.create_task(self._ask(msp_id, MORE_FAILED)) for msp_id in msp_ids]
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+        return [each.result() for each in asked]
+
+    async def _ask(self, msp_id: str, failed: str) -> Answered | None:
         """Ask the peers of an organisation until one endorses; None, and the reasons kept, if none does.
+
+        Args:
+            msp_id: The organisation.
+            failed: What the client is told where the chaincode refuses.
 
         Raises:
             GatewayRefused: The chaincode itself refuses; no other peer will be asked.
@@ -404,12 +419,11 @@ class _Collecting:
                 return one, answer
             self._faults.append(NodeFault(one.address, one.msp_id, chaincode_text(answer)))
             if is_chaincodes_own(answer):
-                text = FIRST_FAILED if one is self._own else MORE_FAILED
-                raise GatewayRefused(Code.ABORTED, text, self._faults)
+                raise GatewayRefused(Code.ABORTED, failed, self._faults)
         return None
 
 
-def matching(answers: Sequence[tuple[AsksEndorser, ProposalAnswer]]) -> Collected:
+def matching(answers: Sequence[Answered]) -> Collected:
     """Put equal answers together.
 
     Raises:
