@@ -20,7 +20,7 @@ from typing import Any
 import yaml
 from pydantic import Field, ValidationError
 
-from ledger.core.errors import Conflict
+from ledger.core.errors import Conflict, InvalidSetting, StorageFailed
 from ledger.node.authorities import Authority, Credential, make_authority
 from ledger.node.config import PruningMode, Section, explain, load_mapping
 from ledger.storage.msp_folder import msp_config_from_folder
@@ -78,11 +78,21 @@ def load_spec(path: Path) -> NetworkSpec:
 
 
 def make_spec(members: dict[str, Any], source: str) -> NetworkSpec:
-    """Check the members of a spec."""
+    """Check the members of a spec.
+
+    Raises:
+        InvalidSetting: One is unknown or out of range; it is named.
+    """
     try:
-        return NetworkSpec.model_validate(members)
+        spec = NetworkSpec.model_validate(members)
     except ValidationError as error:
         raise explain(NetworkSpec, error, source) from error
+    if spec.batch_preferred_bytes > spec.batch_absolute_bytes:
+        raise InvalidSetting(
+            f"{source}: batch_preferred_bytes", rule="setting out of range",
+            expected=f"at most batch_absolute_bytes, {spec.batch_absolute_bytes}", found=spec.batch_preferred_bytes,
+        )  # fmt: skip
+    return spec
 
 
 def create_network(directory: Path, spec: NetworkSpec, now: datetime.datetime) -> tuple[MadeNode, ...]:
@@ -98,18 +108,21 @@ def create_network(directory: Path, spec: NetworkSpec, now: datetime.datetime) -
 
     Raises:
         Conflict: The directory holds something.
+        StorageFailed: It can't be made.
 
     Durability: built beside its place and renamed, so it is there whole or not at all.
     """
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise Conflict(f"{directory} exists and is not empty; nothing was changed")
-    directory.parent.mkdir(parents=True, exist_ok=True)
     building = directory.parent / f".{directory.name}.{os.getpid()}.new"
     try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
         nodes = _Builder(building, spec, now).build()
         if directory.exists():
             directory.rmdir()
         building.rename(directory)
+    except OSError as error:
+        raise StorageFailed(f"making {directory} failed: {error}") from error
     finally:
         shutil.rmtree(building, ignore_errors=True)
     return nodes
