@@ -85,13 +85,15 @@ class Agreement:
                 self.checkpointing.height_captured()
 
     async def run(self) -> None:
-        """Agree on checkpoints until cancelled; a disk that fails stops the channel, not the node."""
+        """Agree on checkpoints until cancelled; raises `StorageFailed`, see `Channel.fault`."""
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.follow_heights())
                 group.create_task(self.checkpointing.run())
-        except* (StorageFailed, StorageDamaged) as errors:
-            self.channel.halt(f"storage of checkpoints: {errors.exceptions[0]}")
+        except* StorageDamaged as damaged:
+            self.channel.halt(f"storage of checkpoints: {damaged.exceptions[0]}")
+        except* StorageFailed as failed:
+            self.channel.fault(StorageFailed(f"storage of checkpoints: {failed.exceptions[0]}"))
 
     def close(self) -> None:
         """Close the records."""

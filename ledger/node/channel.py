@@ -4,8 +4,11 @@
    with growing pauses, for what comes after the last committed block.
 2. Whatever waits in the queue is committed as one group in the channel's commit thread.
 3. A refused block ends the stream: the blocks behind it are dropped, and another orderer is asked.
-4. A channel that can't go on (a configuration that does not apply, a failing disk) stops and says why; it can still be
+4. A channel that can't go on (a configuration that does not apply, damaged files) stops and says why; it can still be
    read, and the other channels go on.
+5. A disk that fails ends the node: it is started again and recovers, as after any crash. Where it fails again before
+   anything was committed, the channel stops instead, for the sake of the others.
+6. While the disk is short of space nothing is committed; it goes on by itself.
 """
 
 import asyncio
@@ -26,6 +29,7 @@ from ledger.core.policy.ast import ApplicationPolicy
 from ledger.core.ports import Signer
 from ledger.node.ledgers import open_ledger
 from ledger.node.rules import endorsement_policy, make_rules
+from ledger.node.space import DiskSpace
 from ledger.services.committer import Committer
 from ledger.services.events import BlockFeed, Committed, TransactionFeed
 from ledger.storage.ledger_store import LedgerStore
@@ -53,6 +57,7 @@ class Channel:
         signer: The peer's identity.
         orderers: Connections to the channel's orderers.
         chk: Blocks between checkpoints.
+        space: The space on the disk.
         metrics: Where figures go.
 
     Raises:
@@ -67,6 +72,7 @@ class Channel:
         orderers: Sequence[OrdererClient],
         *,
         chk: int,
+        space: DiskSpace,
         metrics: Metrics,
     ) -> None:
         """Open the ledger; nothing is followed before `run`."""
@@ -85,12 +91,14 @@ class Channel:
         self._reads = ThreadPoolExecutor(2, "read")
         self.feed = BlockFeed(self.store.height)
         self._transactions = TransactionFeed()
+        self._space = space
         self._metrics = metrics
         metrics.height.labels(self.channel_id).set(self.store.height)
         metrics.stopped.labels(self.channel_id).set(0)
         if self.store.height == 0:
             self.committer.commit([genesis])
-        self.stopped_because = ""
+        self.halted_because = ""
+        self._opened_at = self.store.height
         self._running: asyncio.Task[None] | None = None
         self.following_from = ""
         log.info(
@@ -114,6 +122,11 @@ class Channel:
     def bundle(self) -> Bundle:
         """The configuration in force."""
         return self.committer.bundle
+
+    @property
+    def stopped_because(self) -> str:
+        """Why nothing is committed or endorsed, for good or for now; empty while it is."""
+        return self.halted_because or self._space.shortage
 
     @property
     def height(self) -> int:
@@ -163,29 +176,36 @@ class Channel:
     # -- the life of the channel
 
     async def run(self) -> None:
-        """Follow the orderers until cancelled, or until the channel stops."""
-        if self.stopped_because:
+        """Follow the orderers until cancelled, or until the channel stops.
+
+        Raises:
+            StorageFailed: The disk failed, and the node should be started again.
+        """
+        if self.halted_because:
             return
         self._running = asyncio.create_task(self._follow_all())
         try:
             await self._running
         except asyncio.CancelledError:
             self._running.cancel()
-            if not self.stopped_because:
+            if not self.halted_because:
                 raise
 
     async def _follow_all(self) -> None:
         """Follow one orderer after the other."""
         pause, turn = PAUSE_S_MIN, 0
         while True:
+            await self._space.wait_for_room()
             orderer = self._orderers[turn % len(self._orderers)]
             before = self.height
             try:
                 await self._follow(orderer)
             except ChannelStopped as error:
                 return self._stop(str(error))
-            except (StorageFailed, StorageDamaged) as error:
+            except StorageDamaged as error:
                 return self._stop(f"storage: {error}")
+            except StorageFailed as error:
+                return self.fault(error)
             except InvalidBlock as error:
                 self._metrics.blocks_refused.labels(self.channel_id, error.rule).inc()
                 log.warning("block_refused", extra={"channel": self.channel_id, "source": orderer.address,
@@ -199,10 +219,20 @@ class Channel:
 
     def halt(self, reason: str) -> None:
         """Stop committing for good, on the event loop: what this peer computed differs from what others agreed on."""
-        if not self.stopped_because:
+        if not self.halted_because:
             self._stop(reason)
         if self._running is not None:
             self._running.cancel()
+
+    def fault(self, error: StorageFailed) -> None:
+        """Hear that the disk failed: end the node, which recovers when it is started again, or stop the channel.
+
+        Raises:
+            StorageFailed: The error; something was committed since the start, so a start may well help.
+        """
+        if self.height > self._opened_at:
+            raise error
+        self.halt(f"storage failed again after a start: {error}")
 
     async def newest_ordered(self) -> int:
         """Ask the orderers for the number of their newest block.
@@ -219,7 +249,7 @@ class Channel:
         raise failure or PeerUnreachable(f"channel {self.channel_id} has no orderer")
 
     def _stop(self, reason: str) -> None:
-        self.stopped_because = reason
+        self.halted_because = reason
         self._metrics.stopped.labels(self.channel_id).set(1)
         self._transactions.end(f"channel {self.channel_id} has stopped: {reason}")
         log.error("channel_stopped", extra={"channel": self.channel_id, "reason": reason})
@@ -247,6 +277,8 @@ class Channel:
                     first.cancel()
                     return await reading
                 group = [first.result()]
+                if self._space.look():
+                    return None
                 while len(group) < GROUP_BLOCKS_MAX and not queue.empty():
                     group.append(queue.get_nowait())
                 loop = asyncio.get_running_loop()

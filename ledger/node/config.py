@@ -116,6 +116,7 @@ class OrdererSettings(Section):
     grpc_listen: str = Field(description="host:port of its gRPC services.")
     data_dir: Path = Field(description="Where its logs of blocks lie.")
     channels: tuple[OrdererChannel, ...]
+    disk_reserve_bytes: int = Field(256 << 20, ge=0, description="With less free, the node takes on no work.")
     log_level: str = Field("info", pattern="^(debug|info|warning|error)$", description="Least level that is logged.")
 
 
@@ -136,6 +137,7 @@ class PeerSettings(Section):
     checkpoint: Checkpoints = Checkpoints.model_validate({})
     pruning: Pruning = Pruning.model_validate({})
     contract_pool: ContractPool = ContractPool.model_validate({})
+    disk_reserve_bytes: int = Field(256 << 20, ge=0, description="With less free, the node takes on no work.")
     log_level: str = Field("info", pattern="^(debug|info|warning|error)$", description="Least level that is logged.")
 
 

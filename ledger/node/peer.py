@@ -20,6 +20,7 @@ from ledger.node.doors import make_checkpoint_door, make_door
 from ledger.node.files import read
 from ledger.node.rules import genesis_bundle
 from ledger.node.run import Task, run_node, run_tasks, serve_grpc
+from ledger.node.space import DiskSpace
 from ledger.node.views import RestNode
 from ledger.storage.msp_folder import SigningIdentity, load_signing_identity
 from ledger.telemetry.logging import set_up_logging
@@ -38,7 +39,7 @@ def run_peer(settings: PeerSettings) -> None:
 
 
 def open_channels(
-    settings: PeerSettings, signer: SigningIdentity, metrics: Metrics, stack: ExitStack
+    settings: PeerSettings, signer: SigningIdentity, space: DiskSpace, metrics: Metrics, stack: ExitStack
 ) -> tuple[dict[str, Channel], dict[str, str]]:
     """Open every channel; one that can't be opened does not stop the others.
 
@@ -53,7 +54,7 @@ def open_channels(
         try:
             channel = Channel(
                 settings.data_dir, genesis, signer, connect_orderers(settings, setting),
-                chk=settings.checkpoint.interval_blocks, metrics=metrics,
+                chk=settings.checkpoint.interval_blocks, space=space, metrics=metrics,
             )  # fmt: skip
         except LedgerError as error:
             failed[name] = str(error)
@@ -90,16 +91,17 @@ async def peer_main(settings: PeerSettings) -> None:
     with ExitStack() as stack:
         signer = load_signing_identity(settings.msp_dir, settings.msp_id)
         metrics = Metrics()
-        channels, failed = open_channels(settings, signer, metrics, stack)
+        space = DiskSpace(settings.data_dir, settings.disk_reserve_bytes, metrics)
+        channels, failed = open_channels(settings, signer, space, metrics, stack)
         agreements = make_agreements(settings, signer, channels, metrics, stack)
         clients, grpc_port = make_door(settings, signer, channels, stack)
         peers, checkpoint_port = make_checkpoint_door(settings, channels, agreements)
-        view = RestNode(settings.name, settings.msp_id, channels, failed, agreements, now_ms=now_ms)
+        view = RestNode(settings.name, settings.msp_id, channels, failed, agreements, space, now_ms=now_ms)
         host, _, rest_port = settings.rest_listen.rpartition(":")
         rest = RestServer(create_app(view, metrics=metrics), host=host, port=int(rest_port))
         tasks: list[Task] = [partial(follow, channel) for channel in channels.values()]
         tasks += [agreement.run for agreement in agreements.values()]
-        tasks += [rest.run, partial(serve_grpc, clients), partial(serve_grpc, peers)]
+        tasks += [space.watch, rest.run, partial(serve_grpc, clients), partial(serve_grpc, peers)]
         ports = {"rest": rest.url, "grpc_port": grpc_port, "checkpoint_port": checkpoint_port}
         heights = {name: channel.height for name, channel in channels.items()}
         log.info("ready", extra=ports | {"heights": heights, "failed": failed})

@@ -19,6 +19,7 @@ from ledger.interfaces.rest.ports import (
 )
 from ledger.node.agreement import Agreement
 from ledger.node.channel import Channel
+from ledger.node.space import DiskSpace
 from ledger.services.pruning import PrunePlan
 
 
@@ -40,7 +41,9 @@ class RestChannel:
         """Say what the channel is doing."""
         known, settings = self._checkpointing.status(), self._pruning.settings
         stopped = self._channel.stopped_because
-        state = ChannelState.STOPPED if stopped else ChannelState.FOLLOWING
+        state = ChannelState.FOLLOWING
+        if stopped:
+            state = ChannelState.STOPPED if self._channel.halted_because else ChannelState.PAUSED
         return ChannelStatus(
             state=ChannelState.DIVERGED if known.diverged else state,
             reason=known.diverged or stopped,
@@ -102,6 +105,7 @@ class RestNode:
         channels: The open channels.
         failed: Why others did not open, by name.
         agreements: Checkpointing and pruning of each open channel.
+        space: The space on the disk.
         now_ms: The clock.
     """
 
@@ -112,6 +116,7 @@ class RestNode:
         channels: Mapping[str, Channel],
         failed: Mapping[str, str],
         agreements: Mapping[str, Agreement],
+        space: DiskSpace,
         *,
         now_ms: Callable[[], int],
     ) -> None:
@@ -120,6 +125,7 @@ class RestNode:
         self._msp_id = msp_id
         self._channels = channels
         self._failed = failed
+        self._space = space
         self._now_ms = now_ms
         self._agreements = agreements
         self._views = {name: RestChannel(channel, agreements[name]) for name, channel in channels.items()}
@@ -144,9 +150,10 @@ class RestNode:
 
     def components(self) -> Sequence[ComponentHealth]:
         """Report on each part of the node."""
-        found = []
+        shortage = self._space.shortage
+        found = [ComponentHealth("storage", not shortage, shortage)]
         for name, channel in sorted(self._channels.items()):
-            stopped = channel.stopped_because
+            stopped = channel.halted_because
             found.append(ComponentHealth(f"committer/{name}", not stopped, stopped))
             source = channel.following_from
             reason = f"following {source}" if source else "no orderer is delivering"

@@ -128,6 +128,11 @@ class GatewayChannel(Protocol):
         """The configuration in force."""
         ...
 
+    @property
+    def stopped_because(self) -> str:
+        """Why nothing is committed at present; empty while it is."""
+        ...
+
     def endorsement_policy(self, chaincode: str) -> ApplicationPolicy | None:
         """Give the policy of a committed definition; None if there is none that can be used. Reads the state."""
         ...
@@ -263,10 +268,12 @@ class Gateway:
         """Hand a signed transaction to an orderer; done once the orderer's log is synced.
 
         Raises:
-            GatewayRefused: ABORTED if an orderer refuses it, UNAVAILABLE if none answers: whether it will be ordered
-                is then unknown, and submitting it again is safe.
+            GatewayRefused: ABORTED if an orderer refuses it, UNAVAILABLE if this peer takes on nothing or no orderer
+                answers: whether it will be ordered is then unknown, and submitting it again is safe.
         """
         channel = self._channel(channel_id)
+        if channel.stopped_because:
+            raise GatewayRefused(Code.UNAVAILABLE, f"channel {channel_id} commits nothing: {channel.stopped_because}")
         try:
             async with asyncio.timeout(BROADCAST_TIMEOUT_S):
                 status, info = await channel.broadcast(envelope)

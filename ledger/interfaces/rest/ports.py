@@ -33,6 +33,9 @@ class ChannelState(StrEnum):
     FOLLOWING = "following"
     """Blocks are committed as the orderers deliver them."""
 
+    PAUSED = "paused"
+    """Nothing is committed at present; the reason says what it waits for."""
+
     STOPPED = "stopped"
     """Nothing is committed any more; the reason says why."""
 

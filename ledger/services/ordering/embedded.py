@@ -79,19 +79,27 @@ class EmbeddedOrderer:
         signer: This orderer's identity.
         codec: Decodes what stands in configurations.
         now: The clock.
+        shortage: Why no envelope is taken; empty while they are.
 
     Raises:
         InvalidBlock: The log begins with another genesis block.
     """
 
     def __init__(
-        self, log: OrderLog, genesis: bytes, signer: Signer, codec: Codec, now: Callable[[], datetime]
+        self,
+        log: OrderLog,
+        genesis: bytes,
+        signer: Signer,
+        codec: Codec,
+        now: Callable[[], datetime],
+        shortage: Callable[[], str] = str,
     ) -> None:
         """Find the end of the log and the configuration in force there."""
         self._log = log
         self._signer = signer
         self._codec = codec
         self._now = now
+        self._shortage = shortage
         if log.height == 0:
             log.append(BlockNumber(0), genesis)
         check_genesis(log, genesis)
@@ -159,6 +167,8 @@ class EmbeddedOrderer:
 
     def _check(self, offered: Offered) -> None:
         """Check an envelope under the configuration in force."""
+        if shortage := self._shortage():
+            raise BroadcastRefused(SERVICE_UNAVAILABLE, shortage)
         if offered.channel_id != self.channel_id:
             raise BroadcastRefused(BAD_REQUEST, "channel does not exist")
         if offered.header_type == CONFIG:
