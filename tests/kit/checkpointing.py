@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
+import grpc
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -159,6 +160,14 @@ class TalkingPeer:
     diverged: list[str] = field(default_factory=list)
     port: int = 0
     on_diverged: Callable[[str], None] | None = None
+    orderers_answer: asyncio.Event = field(default_factory=asyncio.Event)
+    """The orderers are silent while this is not set."""
+    valid_failure: Exception | None = None
+    """Raised by who hears of a valid checkpoint."""
+    further_roots: tuple[str, ...] = ()
+    """Organisations besides the channel's whose TLS certificates the server takes."""
+    failure: BaseException | None = None
+    """With what the service ended by itself."""
 
     @property
     def service(self) -> CheckpointingService:
@@ -172,6 +181,15 @@ class TalkingPeer:
 
     _service: CheckpointingService | None = None
     _store: CheckpointStore | None = None
+    _server: grpc.aio.Server | None = None
+    _running: "asyncio.Task[None] | None" = None
+
+    def __post_init__(self) -> None:
+        self.orderers_answer.set()
+
+    @property
+    def has_ended(self) -> bool:
+        return self._running is not None and self._running.done()
 
     def link_to(self, other: "TalkingPeer") -> CheckpointLink:
         """A way to another peer that is running."""
@@ -187,57 +205,88 @@ class TalkingPeer:
             self._service.height_captured()
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator["TalkingPeer"]:
-        """Run it with its door; the end is as abrupt as cancellation is."""
+    async def running(self, *, fails: bool = False) -> AsyncIterator["TalkingPeer"]:
+        """Run it with its door; the end is as abrupt as cancellation is.
 
+        Args:
+            fails: Whether the service is expected to end by itself.
+        """
+        with ThreadPoolExecutor(1) as executor, CheckpointStore(self.directory, CHANNEL_ID) as store:
+            self._store = store
+            self._service = self._make_service(executor, store)
+            self._server = self._make_server(self._service)
+            await self._server.start()
+            self._running = asyncio.create_task(self._service.run())
+            try:
+                yield self
+            finally:
+                await self.stop()
+            assert (self.failure is not None) == fails, f"the service ended with {self.failure!r}"
+
+    async def stop_service(self) -> None:
+        """Stop the service; the door stays open."""
+        running, self._running = self._running, None
+        if running is not None:
+            running.cancel()
+            try:
+                await running
+            except asyncio.CancelledError:
+                pass
+            except ExceptionGroup as failure:
+                self.failure = failure
+
+    async def stop(self) -> None:
+        """Stop service and door."""
+        await self.stop_service()
+        server, self._server = self._server, None
+        if server is not None:
+            await server.stop(0)
+
+    def _make_service(self, executor: ThreadPoolExecutor, store: CheckpointStore) -> CheckpointingService:
         async def newest() -> int:
+            await self.orderers_answer.wait()
             return self.newest_ordered
+
+        def note_valid(proof: CheckpointProof) -> None:
+            self.valid.append(proof.statement.number)
+            if self.valid_failure is not None:
+                raise self.valid_failure
 
         def note_divergence(reason: str) -> None:
             self.diverged.append(reason)
             if self.on_diverged is not None:
                 self.on_diverged(reason)
 
-        with ThreadPoolExecutor(1) as executor, CheckpointStore(self.directory, CHANNEL_ID) as store:
-            self._store = store
-            self._service = service = CheckpointingService(
-                CHANNEL_ID,
-                self.organisation.peer,
-                self.source,
-                store,
-                self.links,
-                CheckpointingSettings(
-                    f"peer0.{self.organisation.msp_id}",
-                    CHK,
-                    self.local_policy,
-                    self.either,
-                    signs=self.signs,
-                    reconnect_delay_s_max=0.1,
-                    repeat_interval_s=0.1,
-                ),
-                executor=executor,
-                on_valid=lambda proof: self.valid.append(proof.statement.number),
-                on_diverged=note_divergence,
-                newest_ordered=newest,
-            )
-            own = tls_files(self.organisation.msp_id)
-            everyone = tls_roots(*(each.msp_id for each in self.source.bundle.application.organisations))
-            server, self.port = make_mutual_server(
-                f"127.0.0.1:{self.port}", ServerTls(own.certificate, own.key, everyone)
-            )
-            channels: Mapping[str, MemorySource] = {CHANNEL: self.source}
-            server.add_generic_rpc_handlers((CheckpointingDoor(channels, {CHANNEL: service}).handler(),))
-            await server.start()
-            running = asyncio.create_task(service.run())
-            try:
-                yield self
-            finally:
-                ended = running.done()
-                running.cancel()
-                with suppress(asyncio.CancelledError):
-                    await running
-                await server.stop(0)
-                assert not ended, "the service ended by itself"
+        settings = CheckpointingSettings(
+            f"peer0.{self.organisation.msp_id}",
+            CHK,
+            self.local_policy,
+            self.either,
+            signs=self.signs,
+            reconnect_delay_s_max=0.1,
+            repeat_interval_s=0.1,
+        )
+        return CheckpointingService(
+            CHANNEL_ID,
+            self.organisation.peer,
+            self.source,
+            store,
+            self.links,
+            settings,
+            executor=executor,
+            on_valid=note_valid,
+            on_diverged=note_divergence,
+            newest_ordered=newest,
+        )
+
+    def _make_server(self, service: CheckpointingService) -> grpc.aio.Server:
+        own = tls_files(self.organisation.msp_id)
+        members = [each.msp_id for each in self.source.bundle.application.organisations]
+        tls = ServerTls(own.certificate, own.key, tls_roots(*members, *self.further_roots))
+        server, self.port = make_mutual_server(f"127.0.0.1:{self.port}", tls)
+        channels: Mapping[str, MemorySource] = {CHANNEL: self.source}
+        server.add_generic_rpc_handlers((CheckpointingDoor(channels, {CHANNEL: service}).handler(),))
+        return server
 
 
 async def until(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:

@@ -11,6 +11,7 @@ That organisation is the *source* of what is said in the conversation: quotas go
 another question, which the signatures answer.
 """
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -32,6 +33,9 @@ from ledger.core.errors import (
 from ledger.wire.checkpoint import decode_notice, encode_notice
 
 SERVICE, METHOD = "ledger.v1.Checkpointing", "Exchange"
+
+SETTLE_TIMEOUT_S = 2.0
+"""How long the last notice may take to leave before the conversation ends."""
 
 TLS_ROOTS_KEY = "TLS certificate authorities of checkpointing"
 """Where a configuration remembers its authorities."""
@@ -85,6 +89,7 @@ class ServerLine:
         self.source = source
         self._first: Notice | None = first
         self._context = context
+        self._writing: asyncio.Future[None] | None = None
 
     async def read(self) -> Notice | None:
         """Give the greeting first, then wait for what follows; None at the end; raises `MalformedMessage`."""
@@ -93,10 +98,18 @@ class ServerLine:
 
     async def write(self, notice: Notice) -> None:
         """Send a notice; raises `PeerUnreachable`."""
+        self._writing = asyncio.ensure_future(self._context.write(encode_notice(notice)))
         try:
-            await self._context.write(encode_notice(notice))
+            await asyncio.shield(self._writing)
         except (grpc.aio.BaseError, grpc.RpcError) as error:
             raise PeerUnreachable(f"peer of {self.source}: {error}") from error
+
+    async def settle(self) -> None:
+        """Let a notice that is leaving leave: gRPC takes no status while a write is under way, cancelled or not."""
+        if self._writing is not None:
+            await asyncio.wait({self._writing}, timeout=SETTLE_TIMEOUT_S)
+            if self._writing.done() and not self._writing.cancelled():
+                self._writing.exception()  # Whoever waited has heard of it.
 
 
 class CheckpointingDoor:
@@ -120,12 +133,7 @@ class CheckpointingDoor:
     async def exchange(self, _: Any, context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
         """Have one conversation; bytes in and bytes out."""
         try:
-            hello = await read_greeting(context)
-            service, channel = self._services.get(hello.channel), self._channels.get(hello.channel)
-            if service is None or channel is None:
-                raise Forbidden("checkpoint conversation", rule="channel", found=hello.channel)
-            source = organisation_of(peer_certificate(context), channel.bundle)
-            await service.converse(ServerLine(source, hello, context))
+            await self._converse(context)
         except LedgerError as error:
             await context.abort(*status_of(error))
         except ExceptionGroup as group:
@@ -133,6 +141,18 @@ class CheckpointingDoor:
             if known is None or unknown is not None:
                 raise
             await context.abort(*status_of(first_of(known)))
+
+    async def _converse(self, context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
+        hello = await read_greeting(context)
+        service, channel = self._services.get(hello.channel), self._channels.get(hello.channel)
+        if service is None or channel is None:
+            raise Forbidden("checkpoint conversation", rule="channel", found=hello.channel)
+        source = organisation_of(peer_certificate(context), channel.bundle)
+        line = ServerLine(source, hello, context)
+        try:
+            await service.converse(line)
+        finally:
+            await line.settle()
 
 
 async def read_greeting(context: grpc.aio.ServicerContext[bytes, bytes]) -> Hello:

@@ -113,7 +113,7 @@ class Conversations:
         knowledge: Knowledge,
         count: Callable[[str], None],
     ) -> None:
-        """Begin with nobody."""
+        """Begin with nobody; conversations begin with `begin`."""
         self._channel = channel
         self._settings = settings
         self._knowledge = knowledge
@@ -121,6 +121,7 @@ class Conversations:
         self._sessions: set[Session] = set()
         self._greetings: dict[str, Hello] = {}
         self._ended = asyncio.Event()
+        self._ended.set()
 
     # -- what the service asks and tells
 
@@ -197,6 +198,7 @@ class Conversations:
                     await self.converse(line)
             except* (PeerUnreachable, MalformedMessage, Busy) as errors:
                 reason = "; ".join(str(error) for error in leaves(errors))
+            give_way()
             log.info("checkpoint_link_lost", extra={"channel": self._channel, "link": link.name, "reason": reason})
             if loop.time() - began > STEADY_CONVERSATION_S:
                 delay_s = delay_s_min
@@ -294,6 +296,17 @@ class Conversations:
         if pending and tally.diverged is None:
             for number in sorted({pending[-1], *(n for n in pending if n == session.latest_valid)}):
                 session.offer(Ask(number))
+
+
+def give_way() -> None:
+    """End this task if it was cancelled meanwhile.
+
+    A task group that was cancelled from outside in the moment in which one of its own tasks failed raises the failure
+    alone (Python before 3.13): who goes on after such a failure would never hear that it was to end.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 def pending_numbers(tally: Tally) -> list[BlockNumber]:

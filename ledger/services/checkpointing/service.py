@@ -181,6 +181,11 @@ class CheckpointingService:
             settings, latest_valid=self._store.latest_valid, diverged=found.proof if found is not None else None
         )
 
+    @property
+    def is_running(self) -> bool:
+        """Whether events are judged at present."""
+        return self._running
+
     def height_captured(self) -> None:
         """Hear that a checkpoint height was committed; from any thread, returns at once."""
         if self._loop is not None and not self._loop.is_closed():
@@ -308,6 +313,8 @@ class CheckpointingService:
     async def _compute(self, number: BlockNumber) -> None:
         """Compute and tally one height; a local fault delays it, and in the end skips it."""
         for attempt in range(COMPUTE_ATTEMPTS_MAX):
+            if attempt:
+                await asyncio.sleep(0.1 * 4 ** (attempt - 1))
             try:
                 event = await self._in_executor(self._make, number)
             except NotFound:
@@ -315,7 +322,6 @@ class CheckpointingService:
             except WorldFailed as error:
                 self._failed = f"checkpoint {number} could not be computed: {error}"
                 self._log(logging.WARNING, "checkpoint_failed", number, reason=str(error))
-                await asyncio.sleep(0.1 * 4**attempt)
                 continue
             self._failed = ""
             await self.take(event)
