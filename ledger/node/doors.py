@@ -1,6 +1,6 @@
 """How does a peer's gRPC door come to be?  Contracts, endorser, gateway and events, put together behind one server."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
@@ -19,11 +19,12 @@ from ledger.interfaces.grpc.gateway import GatewayDoor
 from ledger.interfaces.grpc.peer_deliver import PeerDeliver
 from ledger.interfaces.grpc.server import make_mutual_server, make_server, read_tls
 from ledger.node.agreement import Agreement
-from ledger.node.channel import Channel
+from ledger.node.channels import Channels
 from ledger.node.clock import now
 from ledger.node.config import PeerSettings
 from ledger.node.files import read
 from ledger.services.access import Access
+from ledger.services.checkpointing import CheckpointingService
 from ledger.services.endorser import Endorser
 from ledger.services.gateway import Gateway, OwnEndorser
 from ledger.storage.msp_folder import SigningIdentity, msp_config_from_folder
@@ -62,37 +63,51 @@ def start_pool(settings: PeerSettings, stack: ExitStack) -> ContractPool:
 
 
 def make_door(
-    settings: PeerSettings, signer: SigningIdentity, channels: Mapping[str, Channel], stack: ExitStack
+    settings: PeerSettings, signer: SigningIdentity, channels: Channels, stack: ExitStack
 ) -> tuple[grpc.aio.Server, int]:
     """Build endorser, gateway and event delivery behind one gRPC server; give it and its port."""
     pool = start_pool(settings, stack)
     msps = local_msps(settings)
-    runtime = Runtime(
-        pool,
-        settings.msp_id,
-        {name: channel.store for name, channel in channels.items()},
-        Access(channels, msps, settings.msp_id),
-    )
+    opened = channels.opened
+    runtime = Runtime(pool, settings.msp_id, channels.ledgers, Access(opened, msps, settings.msp_id))
     simulations = ThreadPoolExecutor(pool.worker_count + BUILT_IN_CALLS, "simulate")
     stack.callback(simulations.shutdown, cancel_futures=True)
-    endorser = Endorser(signer, channels, runtime, now, msps)
+    endorser = Endorser(signer, opened, runtime, now, msps)
     own = OwnEndorser(settings.name, settings.msp_id, settings.grpc_listen, endorser, simulations)
-    gateway = Gateway(own, connect_endorsers(settings), channels, simulations)
+    gateway = Gateway(own, connect_endorsers(settings), opened, simulations)
 
     tls = read_tls(settings.tls.certificate, settings.tls.key, settings.tls.roots)
     server, port = make_server(settings.grpc_listen, tls)
     server.add_generic_rpc_handlers((EndorserDoor(endorser, simulations).handler(),))
     gateway_pb2_grpc.add_GatewayServicer_to_server(GatewayDoor(gateway), server)
-    events_pb2_grpc.add_DeliverServicer_to_server(PeerDeliver(channels, now), server)
+    events_pb2_grpc.add_DeliverServicer_to_server(PeerDeliver(opened, now), server)
     return server, port
 
 
-def make_checkpoint_door(
-    settings: PeerSettings, channels: Mapping[str, Channel], agreements: Mapping[str, Agreement]
-) -> tuple[grpc.aio.Server, int]:
+def make_checkpoint_door(settings: PeerSettings, channels: Channels) -> tuple[grpc.aio.Server, int]:
     """Build the door for other peers' checkpoint conversations, behind mutual TLS; give it and its port."""
     tls = read_tls(settings.tls.certificate, settings.tls.key, settings.tls.roots)
     server, port = make_mutual_server(settings.checkpoint_listen, tls)
-    services = {name: agreement.checkpointing for name, agreement in agreements.items()}
-    server.add_generic_rpc_handlers((CheckpointingDoor(channels, services).handler(),))
+    server.add_generic_rpc_handlers((CheckpointingDoor(channels.opened, Talkers(channels.agreements)).handler(),))
     return server, port
+
+
+class Talkers(Mapping[str, CheckpointingService]):
+    """Who talks about checkpoints, for each open channel.
+
+    Args:
+        agreements: The services of the open channels.
+    """
+
+    def __init__(self, agreements: Mapping[str, Agreement]) -> None:
+        """Take the services."""
+        self._agreements = agreements
+
+    def __getitem__(self, channel_id: str) -> CheckpointingService:
+        return self._agreements[channel_id].checkpointing
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._agreements)
+
+    def __len__(self) -> int:
+        return len(self._agreements)

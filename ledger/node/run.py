@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable, Sequence
 import grpc
 import uvloop
 
+from ledger.core.errors import Conflict, LedgerError
+
 log = logging.getLogger("peerledger.run")
 
 GRACE_S = 2.0
@@ -59,13 +61,32 @@ async def _as_coroutine(task: Task) -> None:
 
 
 def run_node(main: Callable[[], Awaitable[None]]) -> None:
-    """Run a node's main coroutine on uvloop; a failure is logged and gives status 3."""
+    """Run a node's main coroutine on uvloop; a failure is logged and gives status 3, 2 where a start can't help."""
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_main(main))
-    except ExceptionGroup as group:
-        log.error("failed", exc_info=group)
+    except* Conflict as conflicts:
+        log.error("refused", extra={"reason": reasons(conflicts)})
+        sys.exit(2)
+    except* LedgerError as errors:
+        log.error("failed", extra={"reason": reasons(errors)})
         sys.exit(3)
+    except* Exception as errors:  # A defect: with all that is known of it.
+        log.exception("failed", exc_info=errors)
+        sys.exit(3)
+
+
+def reasons(group: BaseExceptionGroup[BaseException]) -> str:
+    """Give the reasons of a group of errors in one line."""
+    found: list[str] = []
+    waiting: list[BaseException] = [group]
+    while waiting:
+        error = waiting.pop()
+        if isinstance(error, BaseExceptionGroup):
+            waiting += error.exceptions
+        else:
+            found.append(f"{type(error).__name__}: {error}")
+    return "; ".join(dict.fromkeys(found))
 
 
 async def _main(main: Callable[[], Awaitable[None]]) -> None:

@@ -19,6 +19,7 @@ from ledger.interfaces.rest.ports import (
 )
 from ledger.node.agreement import Agreement
 from ledger.node.channel import Channel
+from ledger.node.channels import OPENING, Channels
 from ledger.node.space import DiskSpace
 from ledger.services.pruning import PrunePlan
 
@@ -102,9 +103,7 @@ class RestNode:
     Args:
         name: Name of this peer.
         msp_id: Its organisation.
-        channels: The open channels.
-        failed: Why others did not open, by name.
-        agreements: Checkpointing and pruning of each open channel.
+        channels: Its channels.
         space: The space on the disk.
         now_ms: The clock.
     """
@@ -113,9 +112,7 @@ class RestNode:
         self,
         name: str,
         msp_id: str,
-        channels: Mapping[str, Channel],
-        failed: Mapping[str, str],
-        agreements: Mapping[str, Agreement],
+        channels: Channels,
         space: DiskSpace,
         *,
         now_ms: Callable[[], int],
@@ -124,52 +121,52 @@ class RestNode:
         self._name = name
         self._msp_id = msp_id
         self._channels = channels
-        self._failed = failed
         self._space = space
         self._now_ms = now_ms
-        self._agreements = agreements
-        self._views = {name: RestChannel(channel, agreements[name]) for name, channel in channels.items()}
 
     def channels(self) -> Sequence[ChannelSummary]:
         """List the channels by name."""
-        opened = {name: (view.status().state, view.status().reason) for name, view in self._views.items()}
-        failed = {name: (ChannelState.FAILED, reason) for name, reason in self._failed.items()}
-        return tuple(
-            ChannelSummary(ChannelId(name), state, reason)
-            for name, (state, reason) in sorted((opened | failed).items())
-        )
+        found: dict[str, ChannelSummary] = {}
+        for name, reason in self._channels.failed.copy().items():
+            state = ChannelState.OPENING if reason == OPENING else ChannelState.FAILED
+            found[name] = ChannelSummary(ChannelId(name), state, reason)
+        for name in tuple(self._channels.opened):
+            status = self.channel(name).status()
+            found[name] = ChannelSummary(ChannelId(name), status.state, status.reason)
+        return tuple(found[name] for name in sorted(found))
 
     def channel(self, channel_id: str) -> RestChannel:
         """Return a channel."""
-        if channel_id in self._failed:
-            raise ChannelStopped(f"channel {channel_id} did not open: {self._failed[channel_id]}")
-        view = self._views.get(channel_id)
-        if view is None:
-            raise NotFound(f"this peer is not in a channel {channel_id}")
-        return view
+        channel = self._channels.opened.get(channel_id)
+        if channel is not None:
+            return RestChannel(channel, self._channels.agreements[channel_id])
+        if (reason := self._channels.failed.get(channel_id)) is not None:
+            raise ChannelStopped(f"channel {channel_id} is not open: {reason}")
+        raise NotFound(f"this peer is not in a channel {channel_id}")
 
     def components(self) -> Sequence[ComponentHealth]:
         """Report on each part of the node."""
         shortage = self._space.shortage
         found = [ComponentHealth("storage", not shortage, shortage)]
-        for name, channel in sorted(self._channels.items()):
+        for name, channel in sorted(self._channels.opened.copy().items()):
             stopped = channel.halted_because
             found.append(ComponentHealth(f"committer/{name}", not stopped, stopped))
             source = channel.following_from
             reason = f"following {source}" if source else "no orderer is delivering"
             found.append(ComponentHealth(f"orderer/{name}", bool(source), reason))
-            known = self._agreements[name].checkpointing.status()
+            known = self._channels.agreements[name].checkpointing.status()
             fault = known.diverged or known.failed
             agreed = "no checkpoint is valid yet" if known.latest_valid is None else f"valid at {known.latest_valid}"
             found.append(ComponentHealth(f"checkpointing/{name}", not fault, fault or known.silent or agreed))
-        found += [ComponentHealth(f"channel/{name}", False, reason) for name, reason in sorted(self._failed.items())]
+        failed = sorted(self._channels.failed.copy().items())
+        found += [ComponentHealth(f"channel/{name}", False, reason) for name, reason in failed]
         return tuple(found)
 
     def authorize(self, token: str, channel_id: str, action: str) -> None:
         """Check an admin token."""
-        channel = self._channels.get(channel_id)
+        channel = self._channels.opened.get(channel_id)
         if channel is None:
-            raise NotFound(f"this peer is not in a channel {channel_id}")
+            raise NotFound(f"this peer has no open channel {channel_id}")
         check_token(
             token, peer=self._name, channel=channel_id, action=action, now_ms=self._now_ms(),
             msps=channel.bundle.msps, msp_id=self._msp_id,

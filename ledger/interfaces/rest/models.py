@@ -42,7 +42,7 @@ class ChannelItem(Answer):
     """One channel of this peer."""
 
     channel: str = Field(examples=["mychannel"])
-    state: Literal["following", "paused", "stopped", "diverged", "failed"]
+    state: Literal["opening", "following", "paused", "stopped", "diverged", "failed"]
     reason: str = Field(description="Why it stopped or failed; empty otherwise.")
     href: str = Field(description="Path of its information.", examples=["/v1/channels/mychannel"])
 
@@ -81,7 +81,7 @@ class ChannelInfo(Answer):
     """A channel as this peer holds it, all hashes as of its last block."""
 
     channel: str = Field(examples=["mychannel"])
-    state: Literal["following", "paused", "stopped", "diverged", "failed"]
+    state: Literal["opening", "following", "paused", "stopped", "diverged", "failed"]
     reason: str = Field(description="Why it stopped; empty otherwise.")
     height: int = Field(description="Number of blocks committed.", examples=[208])
     first_block: BlockNo = Field(description="First block that is held whole: the prune point + 1.")

@@ -30,6 +30,9 @@ class AdminAction(StrEnum):
 class ChannelState(StrEnum):
     """What a channel of this peer is doing."""
 
+    OPENING = "opening"
+    """Its ledger is being opened, and what a crash left is taken up."""
+
     FOLLOWING = "following"
     """Blocks are committed as the orderers deliver them."""
 
