@@ -141,9 +141,9 @@ class Supervisor:
                 *command, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=end_with_parent
             )
         pid_file = self.network / "run" / f"{node.name}.pid"
-        pid_file.write_text(f"{child.pid}\n")
-        self.tell(ChildEvent(node.name, "started", f"pid {child.pid}"))
         try:
+            pid_file.write_text(f"{child.pid}\n")
+            self.tell(ChildEvent(node.name, "started", f"pid {child.pid}"))
             return await self._wait(child)
         finally:
             await self._end(child)

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import grpc
 
+from ledger.core.errors import Conflict
+
 MESSAGE_BYTES_MAX = 100 * 2**20
 """Largest message both ways, as on Fabric's peers and orderers."""
 
@@ -42,20 +44,34 @@ def make_server(address: str, tls: ServerTls) -> tuple[grpc.aio.Server, int]:
     Services that need a certificate check for it themselves: Fabric's clients have none by default.
 
     Raises:
-        RuntimeError: The address can't be bound.
+        Conflict: The address can't be listened on.
     """
     server = grpc.aio.server(options=list(OPTIONS), maximum_concurrent_rpcs=None)
     # grpc can't ask for a certificate without demanding it, so clients of Fabric's services come without one.
     credentials = grpc.ssl_server_credentials([(tls.key, tls.certificate)])
-    port = server.add_secure_port(address, credentials)
-    return server, port
+    return server, listen(server, address, credentials)
 
 
 def make_mutual_server(address: str, tls: ServerTls) -> tuple[grpc.aio.Server, int]:
-    """Make a server that demands a client certificate of one of the roots; give it and its port."""
+    """Make a server that demands a client certificate of one of the roots; give it and its port.
+
+    Raises:
+        Conflict: The address can't be listened on.
+    """
     server = grpc.aio.server(options=list(OPTIONS))
     credentials = grpc.ssl_server_credentials(
         [(tls.key, tls.certificate)], root_certificates=tls.client_roots, require_client_auth=True
     )
-    port = server.add_secure_port(address, credentials)
-    return server, port
+    return server, listen(server, address, credentials)
+
+
+def listen(server: grpc.aio.Server, address: str, credentials: grpc.ServerCredentials) -> int:
+    """Take the port of an address; give its number.
+
+    Raises:
+        Conflict: It is in use, or the address is none of this machine.
+    """
+    try:
+        return server.add_secure_port(address, credentials)
+    except RuntimeError as error:  # All that grpc says of it.
+        raise Conflict(f"gRPC: can't listen on {address}: is the port in use, or the host another machine?") from error
