@@ -135,6 +135,32 @@ class Transition:
             second_pass(transactions, faults, batch, definitions)
         return self._outcome(prepared, faults, batch, view, is_applied=config is not None)
 
+    def reapply(self, prepared: Prepared, view: LedgerView) -> Outcome:
+        """Say what a block did that was judged before: of steps 1 to 6 all that is no judgement.
+
+        Verdicts that were changed, or taken in another state, show in the commit hash.
+
+        Args:
+            prepared: The block; what is wrong with a transaction is its `fault`, and one without is applied.
+            view: The ledger as of the block before.
+
+        Raises:
+            StorageFailed: The view could not be read.
+        """
+        number, transactions = prepared.block.number, prepared.transactions
+        batch = Batch(view, number)
+        definitions = Definitions(batch.committed, self._decoders.definition)
+        faults = [each.fault for each in transactions]
+        is_applied = is_config(prepared) and faults[0] is None
+        if is_applied:
+            version = Version(number, TxIndex(0))
+            batch.put(public_key("", CONFIG_KEY), Entry(transactions[0].transaction.config, version), version)
+        else:
+            for index, each in enumerate(transactions):
+                if each.fault is None:
+                    batch.apply(rwset_of(each), TxIndex(index), definitions)
+        return self._outcome(prepared, faults, batch, view, is_applied=is_applied)
+
     def _config_of(self, prepared: Prepared, bundle: Bundle) -> bytes | None:
         """Give the ConfigEnvelope of a config block that is in order (steps 1 and 2), None for other blocks."""
         if not is_config(prepared):
