@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -59,14 +60,26 @@ class LocalNetwork:
         content: dict[str, Any] = yaml.safe_load(path.read_text())
         return content
 
-    def ask(self, peer: str, path: str) -> dict[str, Any]:
-        """Ask a peer for a document; an empty one if it does not answer."""
+    def ask_any(self, peer: str, path: str) -> dict[str, Any]:
+        """Ask a peer for a document, also one with a status that says no; an empty one if it does not answer."""
         try:
-            with urllib.request.urlopen(f"http://{self.settings(peer)['rest_listen']}{path}", timeout=5) as response:
-                found: dict[str, Any] = json.load(response)
-                return found
+            return self._read(f"http://{self.settings(peer)['rest_listen']}{path}")
+        except urllib.error.HTTPError as error:
+            return dict(json.load(error))
         except (OSError, ValueError):
             return {}
+
+    def ask(self, peer: str, path: str) -> dict[str, Any]:
+        """Ask a peer for a document; an empty one if it does not answer or says no."""
+        try:
+            return self._read(f"http://{self.settings(peer)['rest_listen']}{path}")
+        except (OSError, ValueError):
+            return {}
+
+    def _read(self, url: str) -> dict[str, Any]:
+        with urllib.request.urlopen(url, timeout=5) as response:
+            found: dict[str, Any] = json.load(response)
+            return found
 
     def channel_info(self, peer: str) -> dict[str, Any]:
         return self.ask(peer, "/v1/channels/demo")
