@@ -115,6 +115,7 @@ class OrdererNode:
     clock: Clock
     client: grpc.aio.Channel
     address: str
+    tls_roots: bytes
     stub: Any = field(init=False)
 
     def __post_init__(self) -> None:
@@ -206,7 +207,7 @@ async def running_orderer(
     address = f"localhost:{port}"
     client = open_channel(address, ClientTls(authority.credential.certificate))
     try:
-        yield OrdererNode(channel, log, orderer, clock, client, address)
+        yield OrdererNode(channel, log, orderer, clock, client, address, authority.credential.certificate)
     finally:
         await client.close()
         await server.stop(0)
