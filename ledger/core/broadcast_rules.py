@@ -88,7 +88,7 @@ def check_filters(offered: Offered, bundle: Bundle, now: datetime) -> None:
         identity = bundle.msps.deserialize(offered.creator)
     except InvalidIdentity:
         identity = None
-    if identity is not None and identity.certificate.not_after < now:
+    if identity is not None and identity.certificate.not_after <= now:
         raise BroadcastRefused(BAD_REQUEST, "broadcast client identity expired")
     check_writers(offered, bundle)
     if not offered.signature:
