@@ -215,25 +215,27 @@ class Gateway:
         wanted = organisations or ((self._own.msp_id,) if proposal.transient else ())
         candidates = [one for one in (self._own, *self._others) if not wanted or one.msp_id in wanted]
         faults: list[NodeFault] = []
+        code = Code.UNAVAILABLE  # Until a peer says more than that it can't.
         for one in candidates:
             try:
                 answer = await one.endorse(signed, signature, EVALUATE_TIMEOUT_S)
             except InvalidProposal as error:
+                fault = fault_of(one, error)
                 raise GatewayRefused(
-                    Code.FAILED_PRECONDITION, f"evaluate call to endorser returned error: {error.subject}",
-                    [fault_of(one, error)],
-                ) from error  # fmt: skip
+                    Code.FAILED_PRECONDITION, f"{EVALUATE_FAILED}{fault.message}", [*faults, fault]
+                ) from error
             except TRIED_ELSEWHERE as error:
                 faults.append(fault_of(one, error))
                 continue
             if answer.is_success:
                 return answer
             faults.append(NodeFault(one.address, one.msp_id, chaincode_text(answer)))
+            code = Code.UNKNOWN
             if is_chaincodes_own(answer):
-                raise evaluate_failed(faults[-1])
+                break
         if not faults:
             raise GatewayRefused(Code.UNAVAILABLE, "no peers available to evaluate chaincode")
-        raise evaluate_failed(faults[0])
+        raise GatewayRefused(code, f"{EVALUATE_FAILED}{faults[-1].message}", faults)
 
     async def endorse(self, signed: bytes, signature: bytes, organisations: Sequence[str] = ()) -> bytes:
         """Collect endorsements.
@@ -328,6 +330,7 @@ class Gateway:
 Answered = tuple[AsksEndorser, ProposalAnswer]
 """Who answered, and what."""
 
+EVALUATE_FAILED = "evaluate call to endorser returned error: "
 FIRST_FAILED = "failed to endorse transaction, see attached details for more info"
 MORE_FAILED = "failed to collect enough transaction endorsements, see attached details for more info"
 NO_PLAN = "no combination of peers can be derived which satisfy the endorsement policy"
@@ -399,12 +402,12 @@ class _Collecting:
 
     async def _ask_all(self, msp_ids: Sequence[str]) -> list[Answered | None]:
         """Ask organisations at once; where the chaincode itself refuses, the others are waited for no longer."""
+        asked = [asyncio.create_task(self._ask(msp_id, MORE_FAILED)) for msp_id in msp_ids]
         try:
-            async with asyncio.TaskGroup() as group:
-                asked = [group.create_task(self._ask(msp_id, MORE_FAILED)) for msp_id in msp_ids]
-        except ExceptionGroup as failures:
-            raise failures.exceptions[0] from None
-        return [each.result() for each in asked]
+            return await asyncio.gather(*asked)
+        finally:
+            for each in asked:
+                each.cancel()
 
     async def _ask(self, msp_id: str, failed: str) -> Answered | None:
         """Ask the peers of an organisation until one endorses; None, and the reasons kept, if none does.
@@ -459,11 +462,6 @@ def difference(expected: bytes, found: bytes) -> str:
 def is_chaincodes_own(answer: ProposalAnswer) -> bool:
     """Tell a chaincode's own failure from that of its peer, which another peer may not have."""
     return bool(answer.response_payload) or answer.status != FAILED
-
-
-def evaluate_failed(fault: NodeFault) -> GatewayRefused:
-    """Say why a chaincode was not evaluated."""
-    return GatewayRefused(Code.UNKNOWN, f"evaluate call to endorser returned error: {fault.message}", [fault])
 
 
 def chaincode_text(answer: ProposalAnswer) -> str:
