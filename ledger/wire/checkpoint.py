@@ -54,10 +54,7 @@ def encode_notice(notice: Notice) -> bytes:
             _put_statement(message.message.statement, notice.statement)
             _put_signature(message.message.signed, notice.signed)
         case CheckpointProof():
-            message.proof.format = FORMAT
-            _put_statement(message.proof.statement, notice.statement)
-            for signed in notice.signatures:
-                _put_signature(message.proof.signatures.add(), signed)
+            put_proof(message.proof, notice)
         case Ask():
             message.ask.number = notice.number
         case _:
@@ -90,14 +87,31 @@ def decode_notice(data: bytes) -> Notice:
                 _libraries(message.message.libraries),
             )
         case "proof":
-            _check_format(message.proof.format)
-            _bounded("signatures", len(message.proof.signatures), SIGNATURES_MAX)
-            signatures = tuple(_signature(signed) for signed in message.proof.signatures)
-            return CheckpointProof(_statement(message.proof.statement), signatures)
+            return proof_from(message.proof)
         case "ask":
             return Ask(BlockNumber(message.ask.number))
         case _:
             raise MalformedMessage("checkpoint notice", rule="content", expected="hello, message, proof or ask")
+
+
+def put_proof(message: Any, proof: CheckpointProof) -> None:
+    """Fill in a proof's message, wherever it stands."""
+    message.format = FORMAT
+    _put_statement(message.statement, proof.statement)
+    for signed in proof.signatures:
+        _put_signature(message.signatures.add(), signed)
+
+
+def proof_from(message: Any) -> CheckpointProof:
+    """Read a proof from its message.
+
+    Raises:
+        MalformedMessage: A length is out of bounds ("length"), or the format is another ("format version").
+    """
+    _check_format(message.format)
+    _bounded("signatures", len(message.signatures), SIGNATURES_MAX)
+    signatures = tuple(_signature(signed) for signed in message.signatures)
+    return CheckpointProof(_statement(message.statement), signatures)
 
 
 def _hello(message: Any) -> Hello:
@@ -166,4 +180,4 @@ def _bounded(what: str, size: int, size_max: int) -> None:
         raise MalformedMessage(f"checkpoint {what}", rule="length", expected=f"at most {size_max}", found=size)
 
 
-__all__ = ["decode_notice", "encode_notice"]
+__all__ = ["decode_notice", "encode_notice", "proof_from", "put_proof"]
