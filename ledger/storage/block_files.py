@@ -162,6 +162,20 @@ class BlockFiles:
             own = waiting if waiting is not None and waiting.number == record.number else None
             yield record, own if record.kind == RECORD_BLOCK_WITH_BODIES else None
 
+    def whole_blocks(self, after: Positions, first: int, prune_point: int) -> Iterator[tuple[BlockNumber, Places]]:
+        """Yield the blocks behind positions that are there whole, without a gap; of a pruned one its kept record.
+
+        Args:
+            after: Behind what to look.
+            first: The block that comes first there.
+            prune_point: Highest block whose bodies may be gone.
+        """
+        for expected, (record, own) in enumerate(self.records(after.kept, after.bodies), first):
+            lacks = record.kind == RECORD_BLOCK_WITH_BODIES and own is None
+            if record.number != expected or (lacks and record.number > prune_point):
+                return
+            yield record.number, Places(record.place, own.place if own else None)
+
     def _records(self, folder: SegmentFolder, position: Position | None) -> Iterator[Record]:
         for first in folder.segments():
             if position is None or first >= position.file:

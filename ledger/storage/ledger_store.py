@@ -67,7 +67,7 @@ from ledger.storage.ledger_values import (
 )
 from ledger.storage.record_log import RecordLog
 from ledger.storage.segment_records import stored_block
-from ledger.storage.segments import RECORD_BLOCK_WITH_BODIES, Place, Position
+from ledger.storage.segments import Place, Position
 from ledger.storage.views import Overlay, StoreView
 
 Rejudge = Callable[[StoredBlock, LedgerView], Outcome]
@@ -94,6 +94,7 @@ class LedgerStore(LedgerReading):
             self._files_verbs = files
             self._checkpoints = CheckpointState(engine, chk)
             self._chk = chk
+            self._captures: Callable[[int], bool] = self._files.is_boundary
             self._pins: dict[int, tuple[int, str, float]] = {}
             self._pin_ids = count(1)
             if len(self._prunes):
@@ -145,20 +146,11 @@ class LedgerStore(LedgerReading):
                     f"{folder.path(position.file)} has {size} bytes, {position.size} were committed; "
                     "restore the file from a copy, or make the ledger anew from the orderer"
                 )
-        pending: list[tuple[BlockNumber, Places]] = []
+        pending = list(self._files.whole_blocks(saved, self._savepoint.height, self._prune_point))
         kept, bodies = saved
-        expected = self._savepoint.height
-        for record, own in self._files.records(saved.kept, saved.bodies):
-            if record.number != expected:
-                break
-            lacks = record.kind == RECORD_BLOCK_WITH_BODIES and own is None
-            if lacks and record.number > self._prune_point:
-                break
-            places = Places(record.place, own.place if own else None)
-            pending.append((record.number, places))
-            kept = _end(record.place)
-            bodies = _end(own.place) if own else bodies
-            expected += 1
+        for _, places in pending:
+            kept = _end(places.kept)
+            bodies = _end(places.bodies) if places.bodies else bodies
         if bodies is not None and self._files.bodies.size(bodies.file) < 0:
             bodies = None  # Its file was pruned; the next bodies begin a new one.
         self._files.go_back(Positions(kept, bodies))
@@ -172,18 +164,41 @@ class LedgerStore(LedgerReading):
         """Whole blocks beyond the savepoint: call `recommit` before anything else is committed."""
         return len(self._pending)
 
-    def recommit(self, rejudge: Rejudge) -> int:
-        """Judge and commit the pending blocks again; returns how many.
+    def recommit(
+        self,
+        rejudge: Rejudge,
+        *,
+        group_blocks: int = 1,
+        with_bodies: bool = True,
+        captures: Callable[[int], bool] | None = None,
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> int:
+        """Judge and commit the pending blocks again.
+
+        Args:
+            rejudge: Makes a block's outcome again.
+            group_blocks: Blocks that one batch takes in.
+            with_bodies: Whether `rejudge` looks at the bodies of invalid transactions.
+            captures: Tells at which blocks the state is captured for a checkpoint; where it always is, if not given.
+            progress: Hears how many blocks are done.
+
+        Returns:
+            How many there were.
+
+        Raises:
+            StorageDamaged: A block's outcome is not what was stored of it.
+            StorageFailed: The disk failed.
 
         Durability: they are committed on return.
         """
         done = 0
-        if self._pending:  # Each batch counts the files as far as its own block, for the next crash.
+        self._captures = captures or self._captures
+        if self._pending:  # Each batch counts the files as far as its own last block, for the next crash.
             saved = self._savepoint
             gone = saved.bodies is not None and self._files.bodies.size(saved.bodies.file) < 0
             self._files.stand_at(Positions(saved.kept, None if gone else saved.bodies))
         for number, places in self._pending:
-            stored = self._files.read(number, places)
+            stored = self._files.read(number, places, with_bodies=with_bodies)
             outcome = rejudge(stored, self.staged_view())
             if outcome.verdicts != stored.verdicts or outcome.commit_hash != stored.commit_hash:
                 raise StorageDamaged(
@@ -192,8 +207,12 @@ class LedgerStore(LedgerReading):
                 )
             self._files.append_again(places)
             self._stage(outcome, stored.leaves, places)  # Of a pruned block its bodies are gone, its leaves are not.
-            self.finish_group()
             done += 1
+            if done % group_blocks == 0:
+                self.finish_group()
+                progress(done)
+        self.finish_group()
+        self._captures = self._files.is_boundary
         self._pending = []
         return done
 
@@ -250,7 +269,7 @@ class LedgerStore(LedgerReading):
         interval = group.savepoint.interval
         if number == 0:
             group.batch.put(INTERVAL + u64(0), b"")
-        if self._files.is_boundary(number):
+        if self._captures(number):
             group.batch.put(CAPTURED + u64(number), PENDING)
             interval = BlockNumber(number + 1)
             group.batch.put(INTERVAL + u64(interval), b"")
