@@ -1,10 +1,10 @@
 """How does one command run a whole local network?  As child processes, each with a parent that watches it.
 
 A node's folder `nodes/NAME/` holds `orderer.yaml` or `peer.yaml`; each becomes one child that writes its log lines to
-`logs/NAME.log` and its process id to `run/NAME.pid`. A child that dies is started again with growing pauses; a child
-that can't start (a misspelt setting) is given up after a few tries, with the last lines of its log; one that a signal
-ended is always started again. When the supervisor ends, for whatever reason, its children end: each is told with
-SIGTERM, and SIGKILL follows if it does not listen.
+`logs/NAME.log` and its process id to `run/NAME.pid`. A child that dies is started again with growing pauses; one that
+fails soon after each start is given up after a few tries, one that refuses (status 2: a misspelt setting) at once, with
+the last lines of its log; one that a signal ended is always started again. When the supervisor ends, for whatever
+reason, its children end: each is told with SIGTERM, and SIGKILL follows if it does not listen.
 """
 
 import asyncio
@@ -25,8 +25,11 @@ RESTART_PAUSE_S_MAX = 5.0
 QUICK_FAILURES_MAX = 5
 """So many ends in a row, each within `QUICK_S` of the start, and the child is given up."""
 
-QUICK_S = 3.0
-"""A child that ends sooner than this did not start."""
+QUICK_S = 10.0
+"""A child that ends sooner than this did not start; a busy machine takes some seconds to load it."""
+
+STATUS_REFUSED = 2
+"""A child that ends so would do it again, however long its start took."""
 
 PR_SET_PDEATHSIG = 1
 """Linux prctl: the signal that a process gets when its parent dies."""
@@ -124,7 +127,7 @@ class Supervisor:
             quick = asyncio.get_running_loop().time() - started < QUICK_S
             quick_failures = quick_failures + 1 if quick and status > 0 else 0
             self.tell(ChildEvent(node.name, "ended", f"status {status}"))
-            if quick_failures >= QUICK_FAILURES_MAX or (quick and status == 2):
+            if quick_failures >= QUICK_FAILURES_MAX or status == STATUS_REFUSED:
                 self.tell(ChildEvent(node.name, "gave up", self._last_lines(node)))
                 return True
             pause = min(RESTART_PAUSE_S_MAX, 0.2 * 2**quick_failures)

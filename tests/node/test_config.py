@@ -1,7 +1,5 @@
 """Settings: each can be overridden by the environment, and a misspelt one stops the start and is named."""
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,7 @@ from ledger.node.config import (
     load,
     load_peer_settings,
 )
-from tests.kit.paths import ROOT
+from tests.cluster.harness import peerledger
 
 ORDERER: dict[str, Any] = {
     "name": "orderer0",
@@ -242,14 +240,9 @@ def test_key_that_stands_twice_in_the_file_is_refused(tmp_path: Path) -> None:
     assert "name stands twice" in str(caught.value)
 
 
-@pytest.mark.parametrize("kind", ["peer", "orderer"])
-def test_daemon_does_not_start_with_a_misspelt_setting_and_says_which(kind: str, tmp_path: Path) -> None:
-    path = tmp_path / "node.yaml"
-    path.write_text(yaml.safe_dump((PEER if kind == "peer" else ORDERER) | {"grpc_lisen": "x"}))
-    done = subprocess.run(
-        [sys.executable, "-m", "ledger.cli.main", kind, "start", "--config", str(path)],
-        capture_output=True, text=True, timeout=30, cwd=ROOT,
-    )  # fmt: skip
+def test_daemon_does_not_start_with_a_misspelt_setting_and_says_which(tmp_path: Path) -> None:
+    path = peer_file(tmp_path, grpc_lisen="x")
+    done = peerledger("peer", "start", "--config", str(path), check=False)
     assert done.returncode == 2
     assert "grpc_lisen: unknown setting; expected did you mean grpc_listen?" in done.stderr
     assert "Traceback" not in done.stderr

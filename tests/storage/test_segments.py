@@ -111,7 +111,7 @@ def test_torn_tail_at_any_byte_leaves_the_whole_records_before_it(written: Writt
 @pytest.mark.parametrize("mask", [0x01, 0xFF])
 def test_no_flipped_byte_of_a_record_goes_unnoticed(mask: int, written: Written) -> None:
     """Every byte behind the header belongs to a record of a block or to a dictionary: each is checked when read."""
-    for at in range(written.folder.header_size(), len(written.data), 3):
+    for at in range(written.folder.header_size(), len(written.data), 7):
         written.path.write_bytes(written.data[:at] + bytes([written.data[at] ^ mask]) + written.data[at + 1 :])
         reader = folder_at(written.folder.directory)
         noticed = 0
