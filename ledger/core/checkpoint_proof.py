@@ -19,6 +19,7 @@ from ledger.core.identity import Identity, MspManager
 from ledger.core.policy import extended
 from ledger.core.policy.ast import Role, RolePrincipal
 from ledger.core.policy.extended import ExtendedPolicy, PeerPrincipal
+from ledger.core.policy.possible import could_hold, could_satisfy
 from ledger.core.policy.text import policy_text
 
 CHECKPOINT_POLICY = "/Channel/Application/Checkpoint"
@@ -197,7 +198,18 @@ def collect(
     def either(order: Sequence[CountedSigner]) -> bool:
         return global_holds(order, bundle) or (local is not None and extended.satisfies(local, order))
 
-    wanted = ((full, Scope.FULL), (either, Scope.LOCAL)) if rules.either_prunes else ((full, Scope.FULL),)
+    # Most often too few have signed, and no order has to be tried to know it.
+    globally = could_hold(
+        bundle.config,
+        global_policy_path(bundle),
+        lambda principal: any(bundle.msps.satisfies(signer.identity, principal) for signer in signers),
+    )
+    locally = local is not None and could_satisfy(local, signers)
+    wanted = []
+    if globally and (local is None or locally):
+        wanted.append((full, Scope.FULL))
+    if rules.either_prunes and (globally or locally):
+        wanted.append((either, Scope.LOCAL))
     for holds, scope in wanted:
         order = satisfying_order(signers, holds)
         if order is not None:

@@ -25,6 +25,7 @@ from ledger.core.errors import InvalidPolicy, PolicyNotSatisfied
 from ledger.core.policy import extended
 from ledger.core.policy.ast import ImplicitMetaPolicy, MetaRule, OutOf, Role, SignedBy
 from ledger.core.policy.extended import PeerPrincipal, heaviest
+from ledger.core.policy.possible import could_hold, could_satisfy
 from ledger.core.policy.text import policy_text
 from tests.kit.channel import out_of
 from tests.kit.checkpointing import default_bundle, make_bundle, organisations, proof, signature, statement_at
@@ -266,6 +267,38 @@ def test_whatever_the_collector_makes_holds_for_whoever_checks_it() -> None:
                     assert check_proof(found[0], bundle, rules(lcvp))
                     seen.add(found[1])
     assert seen == {Scope.FULL}
+
+
+TEXTS = [
+    "any(2)", "any(4)", GREEDY, "AND('Org1MSP.peer', OutOf(2, 'Org1MSP.peer', 'Org2MSP.peer', 'Org3MSP.peer'))",
+    "weighted(3, 'Org1MSP.peer'=2, 'Org2MSP.peer'=1)", "OR('Org1MSP.admin', AND('Org3MSP.peer', any(3)))",
+    "OutOf(0, 'Org1MSP.admin')",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_quick_no_is_said_only_where_no_order_holds(text: str) -> None:
+    """Goal: the short cut loses nothing.  Method: the slow twin tries every order of every set of signers."""
+    policy = extended.parse(text)
+    for size in range(5):
+        for chosen in combinations([ALICE, BOB, CHARLIE, DAVE], size):
+            signers = counted(*chosen)
+            holds_somehow = any(extended.satisfies(policy, order) for order in permutations(signers))
+            assert could_satisfy(policy, signers) or not holds_somehow
+
+
+def test_quick_no_is_said_where_organisations_are_missing() -> None:
+    def possible(*signers: Signer) -> bool:
+        everyone = counted(*signers)
+        return could_hold(
+            BUNDLE.config,
+            global_policy_path(BUNDLE),
+            lambda principal: any(BUNDLE.msps.satisfies(one.identity, principal) for one in everyone),
+        )
+
+    assert not possible(ALICE, BOB, CHARLIE)
+    assert possible(ALICE, CHARLIE, DAVE)
+    assert not could_hold(BUNDLE.config, "/Channel/Application/Nothing", lambda _: True)
 
 
 def test_local_scope_is_given_only_where_either_policy_prunes() -> None:

@@ -24,6 +24,7 @@ from ledger.core.checkpoint import (
     Statement,
     signed_bytes,
 )
+from ledger.core.errors import StorageFailed
 from ledger.core.names import BlockNumber, ChannelId, Digest
 from ledger.core.policy import extended
 from ledger.core.policy.ast import ImplicitMetaPolicy, SignaturePolicy
@@ -232,7 +233,7 @@ class TalkingPeer:
                 await running
             except asyncio.CancelledError:
                 pass
-            except ExceptionGroup as failure:
+            except StorageFailed as failure:
                 self.failure = failure
 
     async def stop(self) -> None:

@@ -53,7 +53,7 @@ from ledger.core.checkpoint_tally import (
 from ledger.core.errors import NotFound, PeerUnreachable, WorldFailed
 from ledger.core.names import BlockNumber, ChannelId
 from ledger.core.policy import extended
-from ledger.services.checkpointing.conversations import Conversations, log, pending_numbers
+from ledger.services.checkpointing.conversations import Conversations, leaves, log, pending_numbers
 from ledger.services.checkpointing.ports import (
     CheckpointSource,
     Line,
@@ -143,7 +143,8 @@ class CheckpointingService:
         """Agree on checkpoints until cancelled.
 
         Raises:
-            ExceptionGroup: Of `StorageFailed`: the disk failed, and the channel is to be closed and opened again.
+            StorageFailed: The disk failed: the channel is to be closed and opened again.
+            StorageDamaged: A record is not what was written.
 
         Cancellation: whatever was told to anyone is recorded; the next run goes on from there.
         """
@@ -168,6 +169,11 @@ class CheckpointingService:
                 for link in self._links:
                     talk = self._conversations.keep_in_touch(link)
                     group.create_task(talk, name=f"checkpoint link {link.name}")
+        except ExceptionGroup as failures:
+            known, unknown = failures.split(WorldFailed)
+            if known is None or unknown is not None:
+                raise
+            raise leaves(known)[0] from failures
         finally:
             self._running = False
             self._conversations.end()
