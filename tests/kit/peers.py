@@ -12,14 +12,17 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from threading import Event
 
 import grpc
+from cryptography.hazmat.primitives import serialization
 from fabric_protos.gateway import gateway_pb2_grpc
 from fabric_protos.peer import events_pb2_grpc
 
 from ledger.chaincode.pool import ContractPool
 from ledger.chaincode.runtime import Runtime
 from ledger.client.endorser import RemoteEndorser
+from ledger.client.identity import KeySigner, load_signer
 from ledger.client.orderer import OrdererClient
 from ledger.client.tls import ClientTls
 from ledger.core.identity import Msp, MspManager
@@ -40,7 +43,7 @@ from ledger.telemetry.metrics import Metrics
 from ledger.wire.codec import CODEC
 from tests.kit.channel import CHANNEL, Channel
 from tests.kit.orderer_node import OrdererNode, batching, running_orderer
-from tests.kit.organisations import Organisation, Signer, shared_organisation
+from tests.kit.organisations import Key, Organisation, Signer, shared_organisation
 from tests.kit.paths import ROOT
 
 TRIAL = "tests.kit.trial_contract:TrialContract"
@@ -78,6 +81,16 @@ def server_tls() -> ServerTls:
 
 def client_tls() -> ClientTls:
     return ClientTls(server_tls().client_roots)
+
+
+def key_pem(key: Key, password: bytes | None = None) -> bytes:
+    encryption = serialization.BestAvailableEncryption(password) if password else serialization.NoEncryption()
+    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
+
+
+def wallet(signer: Signer) -> KeySigner:
+    """An identity as an application loads it."""
+    return load_signer(signer.msp_id, signer.certificate, key_pem(signer.private_key))
 
 
 @dataclass
@@ -192,6 +205,22 @@ class PeerNetwork:
             await peer.channel.wait_above(height - 1)
         return height
 
+    def ordered(self) -> int:
+        """Count the envelopes that the orderer has put into blocks."""
+        return sum(len(self.orderer.block(number).envelopes) for number in range(self.orderer.orderer.height))
+
+
+@contextlib.contextmanager
+def commits_held(*peers: Peer) -> Iterator[Event]:
+    """Keep peers from committing until the event is set or the block ends; they go on endorsing."""
+    release = Event()
+    for peer in peers:
+        peer.channel._commits.submit(release.wait)
+    try:
+        yield release
+    finally:
+        release.set()
+
 
 @contextlib.asynccontextmanager
 async def running_network(directory: Path, pool: ContractPool) -> AsyncIterator[PeerNetwork]:
@@ -234,8 +263,11 @@ __all__ = [
     "PeerNetwork",
     "ServingPeer",
     "client_tls",
+    "commits_held",
+    "key_pem",
     "open_peer",
     "running_network",
     "running_pool",
     "served",
+    "wallet",
 ]

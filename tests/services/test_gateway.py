@@ -5,7 +5,6 @@ import datetime
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import pytest
@@ -41,7 +40,15 @@ from ledger.wire.block import encode_block
 from ledger.wire.proposal import encode_envelope, result_of
 from tests.kit.channel import CHANNEL, Channel
 from tests.kit.organisations import Signer
-from tests.kit.peers import ORGANISATIONS, PeerNetwork, client_tls, open_peer, running_network, running_pool
+from tests.kit.peers import (
+    ORGANISATIONS,
+    PeerNetwork,
+    client_tls,
+    commits_held,
+    open_peer,
+    running_network,
+    running_pool,
+)
 from tests.kit.proposals import ORG1, ORG2, STRANGER, ProposalDraft
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -81,7 +88,6 @@ class Watched:
 
     peer: AsksEndorser
     before: Callable[[int], Awaitable[None]] | None = None
-    after: Callable[[int], None] | None = None
     asked: int = 0
 
     @property
@@ -100,10 +106,7 @@ class Watched:
         self.asked += 1
         if self.before is not None:
             await self.before(self.asked)
-        answer = await self.peer.endorse(signed, signature, timeout_s)
-        if self.after is not None:
-            self.after(self.asked)
-        return answer
+        return await self.peer.endorse(signed, signature, timeout_s)
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -304,19 +307,19 @@ async def test_answers_that_go_on_differing_abort_after_some_rounds(network: Pee
 
 async def test_peer_that_is_a_block_behind_is_asked_again(network: PeerNetwork) -> None:
     """The second peer holds its commit back until it has answered once."""
-    hold = Event()
     height = await network.level()
-    network.second.channel._commits.submit(hold.wait)
-    proposal = draft("put", "behind", "1")
-    assert (await submitted(network, proposal, await network.gateway.endorse(*proposal.signed()))).verdict == 0
+    with commits_held(network.second) as release:
+        proposal = draft("put", "behind", "1")
+        payload = await network.gateway.endorse(*proposal.signed())
+        assert (await submitted(network, proposal, payload)).verdict == Verdict.VALID
 
-    async def catch_up(turn: int) -> None:
-        if turn > 1:
-            hold.set()
-            await network.second.channel.wait_above(height)
+        async def catch_up(turn: int) -> None:
+            if turn > 1:
+                release.set()
+                await network.second.channel.wait_above(height)
 
-    other = Watched(network.to_second, before=catch_up)
-    payload = await network.first.gateway(other).endorse(*draft("bump", "behind").signed())
+        other = Watched(network.to_second, before=catch_up)
+        payload = await network.first.gateway(other).endorse(*draft("bump", "behind").signed())
     assert (endorsers_in(payload), other.asked, result_of(payload)) == (PEERS, 2, b"2")
 
 
