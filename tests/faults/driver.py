@@ -83,7 +83,7 @@ def child(command: Event) -> int:
             wait_for_go(folder)
             return live(folder)
         return judge(folder)
-    except BaseException:
+    except BaseException:  # noqa: BLE001  # Whatever it is, it is a finding.
         (folder / "crash").write_text(traceback.format_exc())
         return CRASHED
 

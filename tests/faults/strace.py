@@ -82,10 +82,8 @@ class Driver:
         )  # fmt: skip
         self._answer()
 
-    def __enter__(self) -> "Driver":
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """End the process."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.close()
         self._process.wait(LIFE_SECONDS_MAX)
@@ -95,7 +93,7 @@ class Driver:
         """Let a peer live under strace; its log is in `trace`."""
         process = self._begin("live", folder)
         tracer = subprocess.Popen(
-            [strace, "-f", "-y", "-s", "160", "-o", str(folder / "trace"), "-p", str(process),
+            [strace, "-f", "-y", "-s", "80", "-o", str(folder / "trace"), "-p", str(process),
              "-e", "trace=" + ",".join(f"?{name}" for name in CALLS), *options],
             stderr=subprocess.PIPE, text=True,
         )  # fmt: skip

@@ -7,7 +7,7 @@ import pytest
 from ledger.core.errors import Conflict, NotFound, StorageDamaged
 from ledger.core.names import BlockNumber
 from ledger.storage.order_log import OrderLog
-from ledger.storage.record_log import CHECK_BYTES, HEADER_BYTES
+from ledger.storage.record_log import CHECK_BYTES, HEADER_BYTES, SEAL_BYTES
 from tests.kit.outcomes import recorded_blocks
 
 BLOCKS = recorded_blocks("mini")[:6]
@@ -70,7 +70,7 @@ def test_torn_last_block_is_not_in_the_order(tmp_path: Path) -> None:
     whole = path.read_bytes()
     last = HEADER_BYTES + len(BLOCKS[-1]) + CHECK_BYTES
     for lost in (1, CHECK_BYTES, last // 2, last - HEADER_BYTES, last - 1, last):
-        path.write_bytes(whole[:-lost])
+        path.write_bytes(whole[: -lost - SEAL_BYTES])
         assert contents(tmp_path) == list(BLOCKS[:-1]), f"{lost} bytes lost"
 
 
