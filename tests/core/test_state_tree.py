@@ -43,14 +43,14 @@ def twin_value(entry: Entry) -> bytes:
     return h(lp(value), struct.pack(">QI", block, index), lp(metadata), struct.pack(">Q", expiry))
 
 
-def twin_root(leaves: Mapping[str, bytes]) -> bytes:
-    """The root over leaves by their path as a text of 256 zeros and ones, from which the bits before are cut."""
+def twin_root(leaves: Mapping[str, bytes], depth: int = 0) -> bytes:
+    """The root over leaves by their path as a text of 256 zeros and ones, which differ from `depth` on."""
     if not leaves:
         return bytes(32)
     if len(leaves) == 1:
         return next(iter(leaves.values()))
-    sides = [{bits[1:]: leaf for bits, leaf in leaves.items() if bits[0] == side} for side in "01"]
-    return h(b"\x03", twin_root(sides[0]), twin_root(sides[1]))
+    sides = [{bits: leaf for bits, leaf in leaves.items() if bits[depth] == side} for side in "01"]
+    return h(b"\x03", twin_root(sides[0], depth + 1), twin_root(sides[1], depth + 1))
 
 
 def bits_of(path: bytes) -> str:
@@ -74,7 +74,7 @@ ENTRIES = st.builds(
     st.binary(max_size=4),
     st.sampled_from([NEVER, 0, 7]),
 )
-STATES = st.dictionaries(KEYS, ENTRIES, max_size=24)
+STATES = st.dictionaries(KEYS, ENTRIES, max_size=14)
 
 
 @given(key=KEYS, entry=ENTRIES)
@@ -238,7 +238,7 @@ def paths(draw: st.DrawFn) -> bytes:
 BATCHES = st.lists(st.dictionaries(paths(), st.one_of(st.none(), st.integers(0, 9)), max_size=20), max_size=8)
 
 
-@settings(max_examples=60)
+@settings(max_examples=50)
 @given(batches=BATCHES)
 def test_the_paged_tree_is_the_twins_after_any_inserts_and_deletes(batches: list[dict[bytes, int | None]]) -> None:
     pages, state = Pages(), dict[bytes, bytes]()
