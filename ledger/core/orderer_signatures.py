@@ -43,6 +43,9 @@ def check_orderer_signatures(block: Block, metadata: OrdererMetadata, bundle: Bu
 def check_last_config(block: Block, metadata: OrdererMetadata, last_config: BlockNumber) -> None:
     """Check the index of the last config block that a block names.
 
+    Whoever joins at a block asks for it: the configuration must be the one that the orderers signed with the block. A
+    peer that commits every block knows its configuration, and no more than Fabric's does it look here.
+
     Args:
         block: The block.
         metadata: Its slot 0.
