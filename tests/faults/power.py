@@ -17,6 +17,7 @@ import os
 import random
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from ledger.storage.engine import Batch, Engine, Snapshot
@@ -120,9 +121,21 @@ def opens_synced(copy: Path, on_step: OnStep) -> Callable[[Path], Engine]:
 
 
 def copied(source: Path, target: Path) -> None:
-    """Copy a folder; the target is replaced."""
-    shutil.rmtree(target, ignore_errors=True)
-    shutil.copytree(source, target)
+    """Copy a database at work; the target is replaced.
+
+    LevelDB's own thread may write a table, name it in the manifest, and remove others. So the manifest is copied first,
+    and all of it again if a file came or went meanwhile.
+    """
+    while True:
+        shutil.rmtree(target, ignore_errors=True)
+        target.mkdir(parents=True)
+        names = sorted(path.name for path in source.iterdir())
+        names.sort(key=lambda name: not name.startswith(("CURRENT", "MANIFEST")))
+        with suppress(FileNotFoundError):
+            for name in names:
+                shutil.copyfile(source / name, target / name)
+            if {path.name for path in source.iterdir()} == set(names):
+                return
 
 
 def after_power_cut(folder: Path, files: PowerFiles, database: Path, target: Path, way: str, seed: int) -> None:
@@ -137,7 +150,7 @@ def after_power_cut(folder: Path, files: PowerFiles, database: Path, target: Pat
         seed: Of the random bytes.
     """
     chance = random.Random(seed)
-    copied(folder, target)
+    shutil.copytree(folder, target, ignore=shutil.ignore_patterns("db"))
     for path, synced in files.unsynced.items():
         there = target / path.relative_to(folder)
         if there.exists():
