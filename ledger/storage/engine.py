@@ -33,13 +33,16 @@ class Batch(Protocol):
 
 
 class Snapshot(Protocol):
-    """The database at one moment. Safe to use from several threads; after `close` every call raises StorageFailed."""
+    """The database at one moment. Safe to use from several threads; after `close` every call raises StorageFailed.
+
+    What can't be read back as it was written raises DatabaseDamaged: no reading leaves anything out, a range neither.
+    """
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of a key, or None."""
         ...
 
-    def range(self, start: bytes, stop: bytes | None, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
+    def range(self, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         """Yield the pairs with `start <= key < stop` in the order of the bytes; `stop` None is unbounded."""
         ...
 
@@ -49,7 +52,7 @@ class Snapshot(Protocol):
 
 
 class Engine(Protocol):
-    """A database, opened by one process."""
+    """A database, opened by one process. Keys are not empty and begin with an ASCII letter."""
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of a key now, or None. For the thread that writes; others read through a snapshot."""

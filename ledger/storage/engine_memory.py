@@ -44,7 +44,7 @@ class MemorySnapshot:
         """Return the value of a key, or None."""
         return self._open().get(key)
 
-    def range(self, start: bytes, stop: bytes | None, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
+    def range(self, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         """Yield the pairs of a range."""
         pairs = self._open()
         if self._keys is None:
@@ -52,7 +52,7 @@ class MemorySnapshot:
         low = bisect_left(self._keys, start)
         high = len(self._keys) if stop is None else bisect_left(self._keys, stop)
         keys = self._keys[low:high]
-        for key in reversed(keys) if reverse else keys:
+        for key in keys:
             self._open()
             yield key, pairs[key]
 
