@@ -26,6 +26,7 @@ from ledger.core.orderer_signatures import check_orderer_signatures
 from ledger.services.ordering import embedded
 from ledger.services.ordering.embedded import Answer, EmbeddedOrderer
 from ledger.storage.order_log import OrderLog
+from ledger.storage.record_log import SEAL_BYTES
 from ledger.wire.block import check_well_formed, decode_block, encode_block, is_config_block
 from ledger.wire.codec import CODEC
 from ledger.wire.orderer_metadata import orderer_metadata
@@ -270,6 +271,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from ledger.services.ordering.embedded import EmbeddedOrderer
 from ledger.storage.order_log import OrderLog
+from ledger.storage.record_log import SEAL_BYTES
 from ledger.wire.codec import CODEC
 from tests.kit.orderer_node import Clock
 from tests.kit.organisations import Signer
@@ -350,7 +352,7 @@ async def test_torn_last_block_is_out_of_the_order_and_its_number_is_given_again
     async with ordering(tmp_path, tree) as orderer:
         await send(orderer, sent)
     path = tmp_path / "blocks.log"
-    os.truncate(path, path.stat().st_size - 5)
+    os.truncate(path, path.stat().st_size - SEAL_BYTES - 5)
     async with ordering(tmp_path, tree) as orderer:
         assert orderer.height == 3
         (another,) = envelopes(1)
