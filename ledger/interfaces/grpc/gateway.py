@@ -3,7 +3,8 @@
 A refused call has a status, and in its details what every node answered, as the SDKs show it.
 """
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import grpc
@@ -44,9 +45,9 @@ class GatewayDoor(gateway_pb2_grpc.GatewayServicer):  # type: ignore[misc]  # Ge
     async def Evaluate(self, request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
         """Run a chaincode on one peer."""
         proposed = request.proposed_transaction
+        organisations = tuple(request.target_organizations)
         answer = await self._bounded(
-            context,
-            self._gateway.evaluate(proposed.proposal_bytes, proposed.signature, tuple(request.target_organizations)),
+            context, partial(self._gateway.evaluate, proposed.proposal_bytes, proposed.signature, organisations)
         )
         result = proposal_response_pb2.Response(status=answer.status, message=answer.message, payload=answer.payload)
         return gateway_pb2.EvaluateResponse(result=result)
@@ -54,9 +55,9 @@ class GatewayDoor(gateway_pb2_grpc.GatewayServicer):  # type: ignore[misc]  # Ge
     async def Endorse(self, request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
         """Collect endorsements and give the transaction to be signed."""
         proposed = request.proposed_transaction
+        organisations = tuple(request.endorsing_organizations)
         payload = await self._bounded(
-            context,
-            self._gateway.endorse(proposed.proposal_bytes, proposed.signature, tuple(request.endorsing_organizations)),
+            context, partial(self._gateway.endorse, proposed.proposal_bytes, proposed.signature, organisations)
         )
         return gateway_pb2.EndorseResponse(prepared_transaction=common_pb2.Envelope(payload=payload))
 
@@ -66,7 +67,7 @@ class GatewayDoor(gateway_pb2_grpc.GatewayServicer):  # type: ignore[misc]  # Ge
         if not envelope.payload or not envelope.signature:
             what = "prepared transaction" if not envelope.payload else "signature of the prepared transaction"
             await abort(context, GatewayRefused(Code.INVALID_ARGUMENT, f"a {what} is required"))
-        await self._bounded(context, self._gateway.submit(request.channel_id, envelope.SerializeToString()))
+        await self._bounded(context, partial(self._gateway.submit, request.channel_id, envelope.SerializeToString()))
         return gateway_pb2.SubmitResponse()
 
     async def CommitStatus(self, request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
@@ -87,7 +88,9 @@ class GatewayDoor(gateway_pb2_grpc.GatewayServicer):  # type: ignore[misc]  # Ge
             self._waiting -= 1
         return gateway_pb2.CommitStatusResponse(result=committed.verdict, block_number=committed.block)
 
-    async def _bounded(self, context: grpc.aio.ServicerContext[Any, Any], work: Awaitable[Answer]) -> Answer:
+    async def _bounded(
+        self, context: grpc.aio.ServicerContext[Any, Any], work: Callable[[], Awaitable[Answer]]
+    ) -> Answer:
         """Do the work of a call, within the bound and with errors as statuses."""
         if self._in_flight >= IN_FLIGHT_MAX:
             await context.abort(
@@ -96,7 +99,7 @@ class GatewayDoor(gateway_pb2_grpc.GatewayServicer):  # type: ignore[misc]  # Ge
             )
         self._in_flight += 1
         try:
-            return await work
+            return await work()
         except GatewayRefused as refused:
             await abort(context, refused)
             raise AssertionError("abort raises") from refused
