@@ -25,6 +25,9 @@ COMMANDS = (
     ),
     ("up", "ledger.cli.nodes:up", "Run a whole local network as supervised child processes."),
     ("prune", "ledger.cli.prune:prune", "Plan or apply the pruning of invalid transactions of a channel."),
+    ("backup", "ledger.cli.backup:backup", "Copy a channel's ledger, of a running or a stopped peer."),
+    ("restore", "ledger.cli.backup:restore", "Make a channel's ledger of a backup, in another data directory."),
+    ("rebuild", "ledger.cli.rebuild:rebuild", "Make the database of a stopped peer again from its segments."),
     ("verify", "ledger.cli.verify:verify", "Re-derive everything from a data directory and say what was proved."),
 )
 
@@ -42,7 +45,10 @@ GROUPS = (
     (
         "peer",
         "The peer daemon.",
-        (("start", "ledger.cli.nodes:peer_start", "Run a peer from its configuration file."),),
+        (
+            ("start", "ledger.cli.nodes:peer_start", "Run a peer from its configuration file."),
+            ("join", "ledger.cli.join:join", "Join a channel from a checkpoint of other peers."),
+        ),
     ),
     (
         "tx",

@@ -88,18 +88,29 @@ class OrdererClient:
         Raises:
             PeerUnreachable: It does not say.
         """
-        newest = ab_pb2.SeekPosition(newest=ab_pb2.SeekNewest())
-        call = self._stub.Deliver(_once(seek_envelope(channel_id, signer, newest, newest)))
+        return int(common_pb2.Block.FromString(await self.newest_block(channel_id, signer)).header.number)
+
+    async def newest_block(self, channel_id: str, signer: Signer) -> bytes:
+        """Give the orderer's newest block, serialized; raises `PeerUnreachable`."""
+        return await self._one(channel_id, signer, ab_pb2.SeekPosition(newest=ab_pb2.SeekNewest()))
+
+    async def block(self, channel_id: str, signer: Signer, number: int) -> bytes:
+        """Give a block, serialized; waits for one that is not there yet; raises `PeerUnreachable`."""
+        return await self._one(channel_id, signer, position(number))
+
+    async def _one(self, channel_id: str, signer: Signer, at: Any) -> bytes:
+        """Seek the block at one position."""
+        call = self._stub.Deliver(_once(seek_envelope(channel_id, signer, at, at)))
         try:
             async for response in call:
                 if response.WhichOneof("Type") == "block":
-                    return int(response.block.header.number)
-                break
+                    return bytes(response.block.SerializeToString())
+                raise PeerUnreachable(f"orderer {self.address}: status {response.status} instead of a block")
         except grpc.aio.AioRpcError as error:
             raise PeerUnreachable(f"orderer {self.address}: {error.code().name}: {error.details()}") from error
         finally:
             call.cancel()
-        raise PeerUnreachable(f"orderer {self.address}: no newest block")
+        raise PeerUnreachable(f"orderer {self.address}: no block")
 
     async def broadcast(self, envelope: bytes) -> tuple[int, str]:
         """Send an envelope and wait for its status and text.

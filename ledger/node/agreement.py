@@ -21,6 +21,7 @@ from ledger.node.clock import now_ms
 from ledger.node.config import Combine, PeerSettings
 from ledger.node.files import read
 from ledger.services.checkpointing import CheckpointingService, CheckpointingSettings
+from ledger.services.joining import JoinSource
 from ledger.services.pruning import PruningMode, PruningService, PruningSettings
 from ledger.storage.checkpoints import CheckpointStore
 from ledger.telemetry.metrics import Metrics
@@ -69,12 +70,13 @@ class ChannelSource:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Checkpointing and pruning of one channel."""
+    """Checkpointing, pruning and what joiners are given, of one channel."""
 
     channel: Channel
     records: CheckpointStore
     checkpointing: CheckpointingService
     pruning: PruningService
+    joining: JoinSource
 
     async def follow_heights(self) -> None:
         """Tell checkpointing of every height at which a checkpoint is captured; until cancelled."""
@@ -158,4 +160,8 @@ def make_agreement(
         ),
         now_ms=now_ms,
     )
-    return Agreement(channel, records, checkpointing, pruning)
+    joining = JoinSource(
+        channel.store, lambda: records.latest_valid, settings.checkpoint.interval_blocks,
+        channel.store.directory / "serving",
+    )  # fmt: skip
+    return Agreement(channel, records, checkpointing, pruning, joining)

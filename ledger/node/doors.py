@@ -1,8 +1,9 @@
 """How does a peer's gRPC door come to be?  Contracts, endorser, gateway and events, put together behind one server."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from typing import TypeVar
 
 import grpc
 from fabric_protos.gateway import gateway_pb2_grpc
@@ -16,6 +17,7 @@ from ledger.core.identity import Msp, MspManager
 from ledger.interfaces.grpc.checkpointing import CheckpointingDoor
 from ledger.interfaces.grpc.endorser import EndorserDoor
 from ledger.interfaces.grpc.gateway import GatewayDoor
+from ledger.interfaces.grpc.joining import JoiningDoor
 from ledger.interfaces.grpc.peer_deliver import PeerDeliver
 from ledger.interfaces.grpc.server import make_mutual_server, make_server, read_tls
 from ledger.node.agreement import Agreement
@@ -24,7 +26,6 @@ from ledger.node.clock import now
 from ledger.node.config import PeerSettings
 from ledger.node.files import read
 from ledger.services.access import Access
-from ledger.services.checkpointing import CheckpointingService
 from ledger.services.endorser import Endorser
 from ledger.services.gateway import Gateway, OwnEndorser
 from ledger.storage.msp_folder import SigningIdentity, msp_config_from_folder
@@ -32,6 +33,11 @@ from ledger.wire.codec import CODEC
 
 LOCAL_MSP_VERSION = (3, 0, 0)
 """Version of the membership rules for calls without channel, as on Fabric's 3.x peers."""
+
+Service = TypeVar("Service")
+
+JOIN_ANSWERS = 2
+"""Answers to joiners that are prepared at once."""
 
 BUILT_IN_CALLS = 4
 """Proposals to built-in chaincodes that are answered beside those that the contract workers run."""
@@ -84,27 +90,38 @@ def make_door(
     return server, port
 
 
-def make_checkpoint_door(settings: PeerSettings, channels: Channels) -> tuple[grpc.aio.Server, int]:
-    """Build the door for other peers' checkpoint conversations, behind mutual TLS; give it and its port."""
+def make_checkpoint_door(settings: PeerSettings, channels: Channels, stack: ExitStack) -> tuple[grpc.aio.Server, int]:
+    """Build the door for other peers, behind mutual TLS: checkpoints and joining; give it and its port."""
     tls = read_tls(settings.tls.certificate, settings.tls.key, settings.tls.roots)
     server, port = make_mutual_server(settings.checkpoint_listen, tls)
-    server.add_generic_rpc_handlers((CheckpointingDoor(channels.opened, Talkers(channels.agreements)).handler(),))
+    answering = ThreadPoolExecutor(JOIN_ANSWERS, "join")
+    stack.callback(answering.shutdown, cancel_futures=True)
+    talkers = Each(channels.agreements, lambda agreement: agreement.checkpointing)
+    sources = Each(channels.agreements, lambda agreement: agreement.joining)
+    server.add_generic_rpc_handlers(
+        (
+            CheckpointingDoor(channels.opened, talkers).handler(),
+            JoiningDoor(channels.opened, sources, answering).handler(),
+        )
+    )
     return server, port
 
 
-class Talkers(Mapping[str, CheckpointingService]):
-    """Who talks about checkpoints, for each open channel.
+class Each(Mapping[str, Service]):
+    """One service of each open channel, as it is at each call.
 
     Args:
         agreements: The services of the open channels.
+        pick: Picks the one.
     """
 
-    def __init__(self, agreements: Mapping[str, Agreement]) -> None:
+    def __init__(self, agreements: Mapping[str, Agreement], pick: Callable[[Agreement], Service]) -> None:
         """Take the services."""
         self._agreements = agreements
+        self._pick = pick
 
-    def __getitem__(self, channel_id: str) -> CheckpointingService:
-        return self._agreements[channel_id].checkpointing
+    def __getitem__(self, channel_id: str) -> Service:
+        return self._pick(self._agreements[channel_id])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._agreements)

@@ -49,7 +49,7 @@ async def peer_main(settings: PeerSettings) -> None:
         space = DiskSpace(settings.data_dir, settings.disk_reserve_bytes, metrics)
         channels = Channels(settings, signer, space, metrics, ledgers)
         clients, grpc_port = make_door(settings, signer, channels, stack)
-        peers, checkpoint_port = make_checkpoint_door(settings, channels)
+        peers, checkpoint_port = make_checkpoint_door(settings, channels, stack)
         view = RestNode(settings.name, settings.msp_id, channels, space, now_ms=now_ms)
         host, _, rest_port = settings.rest_listen.rpartition(":")
         rest = RestServer(create_app(view, metrics=metrics), host=host, port=int(rest_port))

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import grpc
 import uvloop
 
-from ledger.core.errors import Conflict, LedgerError
+from ledger.core.errors import LedgerError
 
 log = logging.getLogger("peerledger.run")
 
@@ -61,13 +61,10 @@ async def _as_coroutine(task: Task) -> None:
 
 
 def run_node(main: Callable[[], Awaitable[None]]) -> None:
-    """Run a node's main coroutine on uvloop; a failure is logged and gives status 3, 2 where a start can't help."""
+    """Run a node's main coroutine on uvloop; a failure is logged and gives status 3."""
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_main(main))
-    except* Conflict as conflicts:
-        log.error("refused", extra={"reason": reasons(conflicts)})
-        sys.exit(2)
     except* LedgerError as errors:
         log.error("failed", extra={"reason": reasons(errors)})
         sys.exit(3)

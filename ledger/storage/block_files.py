@@ -10,13 +10,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from ledger.core.block import Header
 from ledger.core.errors import MalformedMessage, NotFound
 from ledger.core.names import BlockNumber
 from ledger.core.outcome import Outcome
 from ledger.core.vblock import Leaf
 from ledger.storage.files import Files
 from ledger.storage.ledger_values import StoredBlock
-from ledger.storage.segment_records import bodies_content, kept_content, stored_block
+from ledger.storage.segment_records import bodies_content, kept_content, leaves_content, stored_block
 from ledger.storage.segments import (
     RECORD_BLOCK,
     RECORD_BLOCK_WITH_BODIES,
@@ -92,11 +93,19 @@ class BlockFiles:
                 after = self.bodies.end if self.bodies.end <= number else 0  # A forgotten announcement may have set it.
                 self.bodies.begin(BlockNumber(max(start, after)), end)
             place = self.bodies.append(number, bodies)
+        kind = RECORD_BLOCK_WITH_BODIES if place else RECORD_BLOCK
+        return Places(self._keep(number, kept_content(outcome, leaves), kind), place)
+
+    def append_leaves(self, header: Header, verdicts: bytes, commit_hash: bytes, leaves: Sequence[Leaf]) -> Places:
+        """Append what a joined ledger has of a block below its checkpoint. Durable after `sync`."""
+        content = leaves_content(header, verdicts, commit_hash, leaves)
+        return Places(self._keep(header.number, content, RECORD_BLOCK), None)
+
+    def _keep(self, number: BlockNumber, content: bytes, kind: int) -> Place:
         position = self.kept.position
         if position is None or (number % self._chk == 0 and position.size >= self._kept_bytes_min):
             self.kept.begin(number)
-        kind = RECORD_BLOCK_WITH_BODIES if place else RECORD_BLOCK
-        return Places(self.kept.append(number, kept_content(outcome, leaves), kind), place)
+        return self.kept.append(number, content, kind)
 
     def stand_at(self, positions: Positions) -> None:
         """Stand behind positions again, with what lies there still there: `append_again` passes over it."""

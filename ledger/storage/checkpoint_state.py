@@ -36,10 +36,12 @@ from ledger.storage.keys import (
     PAGE,
     PAGE_PRE_IMAGE,
     ROOTS,
+    SAVEPOINT_KEY,
     TREE_KEY,
     block_key,
     entry_of,
     row_of,
+    savepoint_of,
     state_key,
     state_key_of,
 )
@@ -161,6 +163,33 @@ class CheckpointState:
             self._thin(number)
             return roots
 
+    def roots_at_tip(self) -> CheckpointRoots:
+        """Compute the roots as of the last committed block; what changed since the last checkpoint costs, not what is.
+
+        Nothing is written, and nobody is held up: all is read from one snapshot.
+        """
+        with _Reading(self._engine) as snapshot:
+            raw, savepoint = snapshot.get(TREE_KEY), snapshot.get(SAVEPOINT_KEY)
+            assert savepoint is not None, "a ledger with blocks has a savepoint"
+            number = savepoint_of(savepoint).height - 1
+            tree = _tree_of(raw)
+            pages = _TipPages(snapshot)
+            paged = PagedTree(pages, tree.root)
+            firsts = intervals(snapshot)
+            begun = [first for first in firsts if first <= tree.height]
+            for first in [*begun[-1:], *[first for first in firsts if first > tree.height]]:
+                keys = changed_keys(snapshot, first)
+                while chunk := list(islice(keys, _CHUNK)):
+                    entries = [(key, snapshot.get(key)) for key in chunk]
+                    paged.update(
+                        sorted(
+                            (path_of(state_key_of(key)), None if raw is None else value_hash(entry_of(raw)))
+                            for key, raw in entries
+                        )
+                    )
+        vledger_root = self._extend_log(tree.height, number, self._engine.batch())
+        return _roots_of(BlockNumber(number), self._roots_value(number, paged.root, vledger_root))[0]
+
     def roots(self, number: int) -> CheckpointRoots | None:
         """Return the roots at a checkpoint if they were computed."""
         raw = self._engine.get(ROOTS + u64(number))
@@ -270,10 +299,7 @@ class CheckpointState:
         return u8(root.leaf_count) + root.hash + row.vblock_hash + vledger_root + u64(row.last_config) + digest
 
     def _tree(self) -> TreeState:
-        raw = self._engine.get(TREE_KEY)
-        if raw is None:
-            return TreeState(0, EMPTY)
-        return TreeState(int.from_bytes(raw[:8], "big"), Node(raw[8], raw[9:]))
+        return _tree_of(self._engine.get(TREE_KEY))
 
     # Letting go.
 
@@ -361,9 +387,13 @@ class CheckpointStateView:
 
     def prove(self, key: StateKey) -> StateProof:
         """Prove presence or absence of a key against the state root."""
+        return self.prove_path(path_of(key))
+
+    def prove_path(self, path: bytes) -> StateProof:
+        """Make the proof for a path, whatever key may stand there."""
         with _Reading(self._engine) as snapshot:
             pages = _PastPages(Past(snapshot, self.roots.number))
-            return PagedTree(pages, self._root).prove(path_of(key))
+            return PagedTree(pages, self._root).prove(path)
 
     def close(self) -> None:
         """Let go of the checkpoint; twice is harmless."""
@@ -424,6 +454,21 @@ class _LivePages:
         self._before.clear()
 
 
+class _TipPages:
+    """The pages of the newest tree, changed in memory only."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._changed: dict[bytes, bytes] = {}
+
+    def get(self, key: bytes) -> bytes:
+        content = self._changed.get(key)
+        return (self._snapshot.get(PAGE + key) or b"") if content is None else content
+
+    def put(self, key: bytes, content: bytes) -> None:
+        self._changed[key] = content
+
+
 class _PastPages:
     """The pages of the tree as it was at a checkpoint."""
 
@@ -456,6 +501,10 @@ def _is_cached(key: bytes) -> bool:
 
 def _tree_value(tree: TreeState) -> bytes:
     return u64(tree.height) + u8(tree.root.leaf_count) + tree.root.hash
+
+
+def _tree_of(raw: bytes | None) -> TreeState:
+    return TreeState(0, EMPTY) if raw is None else TreeState(int.from_bytes(raw[:8], "big"), Node(raw[8], raw[9:]))
 
 
 def _roots_of(number: BlockNumber, raw: bytes) -> tuple[CheckpointRoots, Node]:

@@ -19,7 +19,7 @@
 | `C` captured | u64 block | flags of a captured checkpoint |
 | `r` roots | u64 block | what was computed of it |
 | `S` segments | `k` or `b` (kept, bodies), u64 first block | u64 size of a segment that is full |
-| `m` meta | a name | savepoint, tree, format |
+| `m` meta | a name | savepoint, tree, format; u64 block of the checkpoint that was joined from |
 
 Ascending keys of `s` are ordered by kind, then by *length* and bytes of namespace and collection, then by key.
 """
@@ -41,7 +41,7 @@ STATE, EXPIRY, HEX_ID, OTHER_ID, HISTORY = b"s", b"e", b"x", b"y", b"h"
 BLOCK, BLOCK_HASH, FAULTS, CONFIG, COLLECTIONS = b"b", b"B", b"f", b"c", b"d"
 INTERVAL, PRE_IMAGE, PAGE_PRE_IMAGE, PAGE, LOG_NODE = b"i", b"p", b"q", b"n", b"l"
 CAPTURED, ROOTS, SEGMENT = b"C", b"r", b"S"
-SAVEPOINT_KEY, TREE_KEY = b"msavepoint", b"mtree"
+SAVEPOINT_KEY, TREE_KEY, JOINED_KEY = b"msavepoint", b"mtree", b"mjoined"
 
 _ENTRY = struct.Struct(">QIQI")
 _PLACE = struct.Struct(">QIB")

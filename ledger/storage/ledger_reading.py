@@ -20,6 +20,7 @@ from ledger.storage.keys import (
     CONFIG,
     FAULTS,
     HEX_ID,
+    JOINED_KEY,
     OTHER_ID,
     SAVEPOINT_KEY,
     STATE,
@@ -52,6 +53,11 @@ class LedgerReading:
         channel_id: The channel.
         engine: The database.
         block_files: The segments.
+
+    Attributes:
+        channel_id: As given.
+        joined_at: Block of the checkpoint that this ledger was joined from; None for one that has all blocks since the
+            genesis block. Of the blocks below it the heads, leaves and config blocks are here, and nothing else.
     """
 
     def __init__(self, channel_id: ChannelId, engine: Engine, block_files: BlockFiles) -> None:
@@ -61,7 +67,9 @@ class LedgerReading:
         self._files = block_files
         raw = engine.get(SAVEPOINT_KEY)
         self._savepoint = EMPTY_SAVEPOINT if raw is None else savepoint_of(raw)
-        self._prune_point = -1
+        joined = engine.get(JOINED_KEY)
+        self.joined_at = None if joined is None else BlockNumber(int.from_bytes(joined, "big"))
+        self._prune_point = -1 if self.joined_at is None else self.joined_at - 1
 
     @property
     def height(self) -> int:

@@ -43,6 +43,11 @@ class StoredBlock:
         """Whether every envelope is there."""
         return None not in self.envelopes
 
+    @property
+    def lacks_valid(self) -> bool:
+        """Whether valid transactions are missing, as below the checkpoint that a ledger was joined from."""
+        return any(leaf.verdict == 0 and one is None for leaf, one in zip(self.leaves, self.envelopes, strict=True))
+
     def block(self) -> Block:
         """Give the block back as received; it must be whole."""
         envelopes = tuple(envelope for envelope in self.envelopes if envelope is not None)

@@ -3,7 +3,8 @@
 *Kept*: header, the orderer's metadata as received, verdicts, commit hash, a stub for each invalid transaction, then the
 valid envelopes, then their ids (they stand in the envelopes too, so compression makes them nearly free). *Bodies*: the
 envelopes of the invalid transactions, in their order. Both together give the block back byte for byte; the kept one
-alone gives the vBlock, its leaves and everything needed to replay it.
+alone gives the vBlock, its leaves and everything needed to replay it. A ledger that was joined from a checkpoint has
+*leaves alone* of the blocks below it: header, verdicts, commit hash and a stub for every transaction.
 
 A stub holds what can't be computed any more once the body is gone: the digest of its envelope and its claimed id. The
 index and the verdict stand in the verdicts. An id of 64 hex digits takes 33 bytes, so a stub takes 65 as a rule.
@@ -22,7 +23,7 @@ from ledger.storage.ledger_values import StoredBlock
 
 _HEX_ID = b"\x00"
 _OTHER_ID = b"\x01"
-_CONFIG = 1
+_CONFIG, _LEAVES_ALONE = 1, 2
 _DIGEST_BYTES = 32
 
 
@@ -48,6 +49,22 @@ def kept_content(outcome: Outcome, leaves: Sequence[Leaf]) -> bytes:
             valid += (len(envelope).to_bytes(4, "big"), envelope)
             ids.append(_lp(leaf.tx_id.encode()))
     return b"".join([*parts, *valid, *ids])
+
+
+def leaves_content(header: Header, verdicts: bytes, commit_hash: bytes, leaves: Sequence[Leaf]) -> bytes:
+    """Write what a joined ledger keeps of a block below its checkpoint: header and leaves, no envelope."""
+    return b"".join(
+        (
+            header.number.to_bytes(8, "big"),
+            bytes((_LEAVES_ALONE,)),
+            _lp(header.previous_hash),
+            _lp(header.data_hash),
+            (0).to_bytes(4, "big"),
+            _lp(verdicts),
+            _lp(commit_hash),
+            *map(stub, leaves),
+        )
+    )
 
 
 def bodies_content(outcome: Outcome) -> bytes:
@@ -91,6 +108,14 @@ def stored_block(kept: bytes, bodies: bytes | None) -> StoredBlock:
     header = Header(number, reader.lp(), reader.lp())
     metadata = tuple([reader.lp() for _ in range(reader.u32())])
     verdicts, commit_hash = reader.lp(), reader.lp()
+    if flags & _LEAVES_ALONE:
+        found = [(reader.take(_DIGEST_BYTES), _read_id(reader)) for _ in verdicts]
+        reader.done()
+        alone = tuple(
+            Leaf(TxIndex(index), verdict, Digest(digest), TxId(tx_id))
+            for index, (verdict, (digest, tx_id)) in enumerate(zip(verdicts, found, strict=True))
+        )
+        return StoredBlock(header, metadata, verdicts, commit_hash, False, alone, (None,) * len(alone))
     stubs = [(reader.take(_DIGEST_BYTES), _read_id(reader)) for verdict in verdicts if verdict]
     valid = [reader.lp() for verdict in verdicts if not verdict]
     ids = [reader.text() for _ in valid]

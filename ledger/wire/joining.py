@@ -184,7 +184,7 @@ def decode_heads(data: bytes) -> tuple[BlockHead, ...]:
             head.valid_count,
             _digest(head.tx_root, "transaction root"),
             head.commit_hash,
-        )  # fmt: skip
+        )
         for head in _parse(pb.Heads, data, "block heads").heads
     )
 

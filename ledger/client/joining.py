@@ -1,0 +1,45 @@
+"""How does a joiner ask a peer?  `ledger.v1.Joining` over mutual TLS; answers are bytes, for the joiner to check."""
+
+import grpc
+
+from ledger.client.tls import ClientTls, open_channel
+from ledger.core.errors import NotFound, PeerUnreachable
+
+SERVICE = "/ledger.v1.Joining/"
+
+ANSWER_TIMEOUT_S = 30.0
+"""How long one answer may take; the first offer of a large state takes longest."""
+
+
+class JoinClient:
+    """A peer that can be joined from.
+
+    Args:
+        address: host:port of its checkpointing service.
+        tls: Whom to trust, and what to show.
+    """
+
+    def __init__(self, address: str, tls: ClientTls) -> None:
+        """Open the connection lazily."""
+        self.address = address
+        self._channel = open_channel(address, tls)
+
+    async def ask(self, method: str, question: bytes, timeout_s: float = ANSWER_TIMEOUT_S) -> bytes:
+        """Ask one question of the service.
+
+        Raises:
+            NotFound: The peer does not have what was asked for; its text says why.
+            PeerUnreachable: It did not answer, or refused.
+        """
+        call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(SERVICE + method)
+        try:
+            return await call(question, timeout=timeout_s)
+        except grpc.aio.AioRpcError as error:
+            text = f"peer at {self.address}: {error.code().name}: {error.details()}"
+            if error.code() == grpc.StatusCode.NOT_FOUND:
+                raise NotFound(text) from error
+            raise PeerUnreachable(text) from error
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._channel.close()
