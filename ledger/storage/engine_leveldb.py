@@ -12,6 +12,7 @@ Rot must show, not change an answer. What that takes, each found by flipping bit
 - An iterator that comes to the last block and can't read it just ends. So there is one key behind all others (`_LAST`):
   where that one can be read, an iterator that met damage stood on a valid key afterwards, and plyvel raised.
 - LevelDB opens folders that lack files and takes in logs that are not its own: `leveldb_files` looks before it does.
+  It also cuts what a power cut left at the end of the last log, which is no rot.
 - Once damage was met the folder is marked, so that the next opening does not begin with it again.
 """
 
@@ -26,7 +27,7 @@ from weakref import WeakSet
 import plyvel
 
 from ledger.core.errors import DatabaseDamaged, StorageFailed, WorldFailed
-from ledger.storage.leveldb_files import DAMAGED_NAME, check_files
+from ledger.storage.leveldb_files import DAMAGED_NAME, check_files, cut_torn_log
 
 WRITE_BUFFER_BYTES = 32 << 20
 BLOCK_CACHE_BYTES = 64 << 20
@@ -130,22 +131,12 @@ class LevelDbEngine:
             StorageFailed: The disk failed, or another process has it open.
         """
         self.directory = directory
-        check_files(directory)
         try:
-            self._database = plyvel.DB(
-                str(directory),
-                create_if_missing=True,
-                write_buffer_size=WRITE_BUFFER_BYTES,
-                lru_cache_size=BLOCK_CACHE_BYTES,
-                bloom_filter_bits=BLOOM_FILTER_BITS,
-                max_open_files=OPEN_FILES_MAX,
-                compression=None,
-                paranoid_checks=True,
-            )
-        except (plyvel.Error, OSError) as error:
-            if "CURRENT" in str(error) or "missing files" in str(error):
-                raise _damaged(directory, error) from error
-            raise _failure("opening", directory, error) from error
+            self._database = _open(directory)
+        except DatabaseDamaged:
+            if not cut_torn_log(directory):
+                raise
+            self._database = _open(directory)
         self._snapshots: WeakSet[LevelDbSnapshot] = WeakSet()
         self._lock = Lock()
         self._closed = False
@@ -192,6 +183,25 @@ class LevelDbEngine:
             for snapshot in list(self._snapshots):
                 snapshot.close()
             self._database.close()
+
+
+def _open(directory: Path) -> Any:
+    check_files(directory)
+    try:
+        return plyvel.DB(
+            str(directory),
+            create_if_missing=True,
+            write_buffer_size=WRITE_BUFFER_BYTES,
+            lru_cache_size=BLOCK_CACHE_BYTES,
+            bloom_filter_bits=BLOOM_FILTER_BITS,
+            max_open_files=OPEN_FILES_MAX,
+            compression=None,
+            paranoid_checks=True,
+        )
+    except (plyvel.Error, OSError) as error:
+        if isinstance(error, plyvel.CorruptionError) or "CURRENT" in str(error) or "missing files" in str(error):
+            raise _damaged(directory, error) from error
+        raise _failure("opening", directory, error) from error
 
 
 def _failure(doing: str, directory: Path, error: Exception) -> WorldFailed:

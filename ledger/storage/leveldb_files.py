@@ -12,11 +12,14 @@ MANIFEST and the heads of the batches in the logs (formats: LevelDB's doc/log_fo
 4. The log that the MANIFEST begins with is there: LevelDB removes a log only behind an entry that names a later one.
 5. The batches of this and all later logs follow each other by their sequence numbers, and on those of the tables.
 
-A log whose end is missing passes: what it leaves is the database as it once was, and the segments hold the rest.
+A log whose end is missing passes: what it leaves is the database as it once was, and the segments hold the rest. So
+where a power cut left zeros or garbage in place of the last batches, `cut_torn_log` makes it such a log.
 """
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from ledger.core.errors import DatabaseDamaged, StorageFailed
@@ -69,6 +72,73 @@ def check_files(directory: Path) -> None:
         _check_logs(directory, [log for log in logs if log >= manifest.log], manifest.last_sequence)  # 5
     except OSError as error:
         raise StorageFailed(f"looking at database {directory} failed: {error}") from error
+
+
+def cut_torn_log(directory: Path) -> bool:
+    """Cut the last log before its first batch that is not whole, if nothing whole follows; tells whether it did.
+
+    Durability: it is cut on return.
+
+    Raises:
+        StorageFailed: The disk failed.
+    """
+    try:
+        path = max(directory.glob("*.log"), default=None)
+        at = None if path is None else _torn_at(path.read_bytes())
+        if path is None or at is None:
+            return False
+        with path.open("r+b") as file:
+            file.truncate(at)
+            os.fsync(file.fileno())
+        return True
+    except OSError as error:
+        raise StorageFailed(f"cutting a log of database {directory} failed: {error}") from error
+
+
+def _torn_at(data: bytes) -> int | None:
+    """Find where the first record begins that is not whole; None if there is none, or if something whole follows."""
+    at = begin = 0
+    while (kind := _whole_fragment(data, at)) is not None:
+        begin = at if kind in (_FULL, _FIRST) else begin
+        at += _HEAD_BYTES + int.from_bytes(data[at + 4 : at + 6], "little")
+        begin = at if kind in (_FULL, _LAST) else begin
+        if _BLOCK_BYTES - at % _BLOCK_BYTES < _HEAD_BYTES:
+            at += _BLOCK_BYTES - at % _BLOCK_BYTES
+    following = range(at - at % _BLOCK_BYTES + _BLOCK_BYTES, len(data), _BLOCK_BYTES)
+    is_last = begin < len(data) and all(_whole_fragment(data, each) is None for each in following)
+    return begin if is_last else None
+
+
+def _whole_fragment(data: bytes, at: int) -> int | None:
+    """Give the kind of the fragment at an offset, None if it is not whole; checks its checksum, which takes a while."""
+    head = data[at : at + _HEAD_BYTES]
+    if len(head) < _HEAD_BYTES:
+        return None
+    length, kind = int.from_bytes(head[4:6], "little"), head[6]
+    end = at + _HEAD_BYTES + length
+    if not _FULL <= kind <= _LAST or end > len(data) or end - at > _BLOCK_BYTES - at % _BLOCK_BYTES:
+        return None
+    crc = _crc32c(data[at + 6 : end])
+    masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+    return kind if masked == int.from_bytes(head[:4], "little") else None
+
+
+def _crc32c(data: bytes) -> int:
+    table, crc = _crc_table(), 0xFFFFFFFF
+    for byte in data:
+        crc = table[(crc ^ byte) & 0xFF] ^ crc >> 8
+    return crc ^ 0xFFFFFFFF
+
+
+@cache
+def _crc_table() -> tuple[int, ...]:
+    """Make the table of CRC-32C (Castagnoli), which no library that we have knows."""
+    table = []
+    for each in range(256):
+        for _ in range(8):
+            each = each >> 1 ^ (0x82F63B78 if each & 1 else 0)
+        table.append(each)
+    return tuple(table)
 
 
 def _check_logs(directory: Path, logs: list[int], last_sequence: int) -> None:
