@@ -10,7 +10,7 @@ asked once more before the client is told.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from enum import StrEnum
@@ -30,7 +30,7 @@ from ledger.core.errors import (
 from ledger.core.names import TxId
 from ledger.core.policy.ast import ApplicationPolicy
 from ledger.core.policy.evaluate import SignedData
-from ledger.core.policy.layouts import layouts
+from ledger.core.policy.layouts import layout
 from ledger.core.proposal import Proposal, ProposalAnswer
 from ledger.core.transaction import Endorsement
 from ledger.services.events import Committed
@@ -373,22 +373,25 @@ class _Collecting:
         """Ask this organisation first, then as few others as the policies need."""
         own = self._own.msp_id
         first = await self._ask(own, FIRST_FAILED)
-        answers: dict[str, Answered | None] = {own: first}
+        answers = {} if first is None else {own: first}
+        candidates = [msp_id for msp_id in self._peers if msp_id != own or first is not None]
         touched = first[1].namespaces if first is not None else ()
-        for layout in await self._layouts(touched or (self._proposal.chaincode,)):
-            if any(msp_id in answers and answers[msp_id] is None for msp_id in layout):
-                continue  # One of these failed already.
-            missing = [msp_id for msp_id in layout if msp_id not in answers]
-            answers |= dict(zip(missing, await self._ask_all(missing), strict=True))
-            found = [answer for msp_id in layout if (answer := answers[msp_id]) is not None]
-            if len(found) == len(layout):
-                return matching(found)
+        policies = await self._policies(touched or (self._proposal.chaincode,))
+        while plan := layout(self._channel.bundle, policies, candidates, own):
+            missing = [msp_id for msp_id in plan if msp_id not in answers]
+            for msp_id, answer in zip(missing, await self._ask_all(missing), strict=True):
+                if answer is None:
+                    candidates.remove(msp_id)  # The next plan is made without it.
+                else:
+                    answers[msp_id] = answer
+            if all(msp_id in answers for msp_id in plan):
+                return matching([answers[msp_id] for msp_id in plan])
         if not self._faults:
             raise GatewayRefused(Code.FAILED_PRECONDITION, NO_PLAN)
         raise GatewayRefused(Code.ABORTED, FIRST_FAILED if first is None else MORE_FAILED, self._faults)
 
-    async def _layouts(self, touched: Sequence[str]) -> Iterator[tuple[str, ...]]:
-        """Find the sets of organisations that satisfy the policies of everything touched."""
+    async def _policies(self, touched: Sequence[str]) -> list[ApplicationPolicy]:
+        """Read the endorsement policies of everything touched."""
         loop = asyncio.get_running_loop()
         policies: list[ApplicationPolicy] = []
         for chaincode in touched:
@@ -398,7 +401,7 @@ class _Collecting:
                     raise GatewayRefused(Code.ABORTED, FIRST_FAILED, self._faults)
                 raise GatewayRefused(Code.FAILED_PRECONDITION, f"{NO_PLAN}: chaincode {chaincode} is not defined")
             policies.append(policy)
-        return layouts(self._channel.bundle, policies, tuple(self._peers), self._own.msp_id)
+        return policies
 
     async def _ask_all(self, msp_ids: Sequence[str]) -> list[Answered | None]:
         """Ask organisations at once; where the chaincode itself refuses, the others are waited for no longer."""

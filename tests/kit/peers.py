@@ -49,7 +49,7 @@ from tests.kit.paths import ROOT
 TRIAL = "tests.kit.trial_contract:TrialContract"
 ASSETS = "ledger.chaincode.contracts.assets:AssetContract"
 
-CONTRACTS = {"trial": TRIAL, "either": TRIAL, "second": TRIAL, "nobody": TRIAL, "assets": ASSETS}
+CONTRACTS = {"trial": TRIAL, "either": TRIAL, "second": TRIAL, "two": TRIAL, "nobody": TRIAL, "assets": ASSETS}
 """What the peers of these tests can run."""
 
 ORGANISATIONS = (shared_organisation("Org1MSP"), shared_organisation("Org2MSP"))

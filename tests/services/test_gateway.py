@@ -60,6 +60,7 @@ POLICIES = {
     "trial": None,
     "either": "OR('Org1MSP.peer','Org2MSP.peer')",
     "second": "OR('Org2MSP.peer')",
+    "two": "OutOf(2,'Org1MSP.peer','Org2MSP.peer','Org3MSP.peer')",
     "nobody": "OR('Org3MSP.peer')",
 }
 """What the contracts of these tests ask for; without a policy it is the channel's: a majority, here both."""
@@ -217,6 +218,18 @@ async def test_second_peer_of_an_organisation_stands_in_for_one_that_is_down(
     gateway = network.first.gateway(dead, network.to_second)
     assert endorsers_in(await gateway.endorse(*draft().signed())) == PEERS
     assert endorsers_in(await gateway.endorse(*draft().signed(), ("Org2MSP",))) == PEERS[1:]
+
+
+async def test_another_organisation_takes_the_place_of_one_that_is_down(network: PeerNetwork) -> None:
+    """Two of three will do, and the one that is planned for first is down."""
+    third = RemoteEndorser("third", "Org3MSP", DEAD, client_tls())
+    proposal = draft(chaincode="two")
+    payload = await network.first.gateway(third, network.to_second).endorse(*proposal.signed())
+    assert endorsers_in(payload) == PEERS
+    assert (await submitted(network, proposal, payload)).verdict == Verdict.VALID
+    error = await refused(network.first.gateway(third).endorse(*proposal.but().signed()))
+    assert (error.code, [fault.msp_id for fault in error.faults]) == (Code.ABORTED, ["Org3MSP"])
+    await third.close()
 
 
 async def test_organisation_that_is_down_aborts_and_is_named(network: PeerNetwork, dead: RemoteEndorser) -> None:

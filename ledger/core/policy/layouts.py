@@ -1,12 +1,15 @@
-"""Whom must one ask, so that a transaction's endorsement policies will hold?  Sets of organisations, smallest first.
+"""Whom must one ask, so that a transaction's endorsement policies will hold?  A set of organisations, a small one.
 
 Before anybody has signed, it is known which organisations have a peer to be asked, not who that peer is. So a policy is
 evaluated over *supposed* peers, one an organisation: a supposed peer is a member and a peer of its organisation and
 nothing else. What the real ones are worth is seen when their endorsements are validated.
+
+A further peer never makes a policy fail. So what all known organisations together do not satisfy, none of their sets
+does; and where one of a set fails, the next set is found among those that are left.
 """
 
-from collections.abc import Iterator, Sequence
-from itertools import combinations, islice
+from collections.abc import Sequence
+from itertools import combinations
 
 from ledger.core.channel_config import Bundle, evaluate
 from ledger.core.policy.ast import (
@@ -19,8 +22,8 @@ from ledger.core.policy.ast import (
 )
 from ledger.core.policy.evaluate import satisfies
 
-SETS_TRIED_MAX = 2_000
-"""Sets that are tried before all organisations together are taken, less those that are not needed."""
+EXACT_MAX = 6
+"""Organisations up to which every set is tried; of more, one after the other is left out: sets double with each."""
 
 
 class SupposedPeers:
@@ -50,41 +53,44 @@ def is_enough(bundle: Bundle, policies: Sequence[ApplicationPolicy], msp_ids: Se
     )
 
 
-def layouts(
+def layout(
     bundle: Bundle, policies: Sequence[ApplicationPolicy], msp_ids: Sequence[str], first: str
-) -> Iterator[tuple[str, ...]]:
-    """Yield sets of organisations of which a peer each satisfies all policies.
+) -> tuple[str, ...]:
+    """Find organisations of which a peer each satisfies all policies.
 
-    Sets with `first` come first, small ones before large ones. None is empty: a transaction needs an endorsement even
-    where its policies ask for nobody's.
+    Among few organisations the set is the smallest with `first`, among many one that can spare nobody but `first`.
 
     Args:
         bundle: The configuration in force.
         policies: Endorsement policies of all chaincodes that the transaction touches.
         msp_ids: Organisations that have a peer to be asked, each once.
-        first: The organisation that is asked anyway.
+        first: The organisation that is asked anyway, and so in the set if it is among them.
+
+    Returns:
+        The set, `first` in front; empty if there is none. It never is for policies that ask for nobody: a transaction
+        needs an endorsement even then.
     """
-    others = [msp_id for msp_id in msp_ids if msp_id != first]
-    beginnings = [(first,), ()] if first in msp_ids else [()]
-    found = False
-    for beginning in beginnings:
-        sets = (beginning + more for count in range(len(others) + 1) for more in combinations(others, count))
-        for some in islice(sets, SETS_TRIED_MAX):
-            if some and is_enough(bundle, policies, some):
-                found = True
-                yield some
-    if not found and msp_ids and is_enough(bundle, policies, msp_ids):
-        yield thinned(bundle, policies, msp_ids)
+    fixed = (first,) if first in msp_ids else ()
+    others = tuple(msp_id for msp_id in msp_ids if msp_id != first)
+    if not is_enough(bundle, policies, fixed + others):
+        return ()
+    if len(msp_ids) > EXACT_MAX:
+        return thinned(bundle, policies, fixed, others)
+    counts = range(0 if fixed else 1, len(others) + 1)
+    sets = (fixed + more for count in counts for more in combinations(others, count))
+    return next((some for some in sets if is_enough(bundle, policies, some)), ())
 
 
-def thinned(bundle: Bundle, policies: Sequence[ApplicationPolicy], msp_ids: Sequence[str]) -> tuple[str, ...]:
-    """Leave out, from the last on, every organisation that is not needed."""
-    kept = list(msp_ids)
-    for msp_id in reversed(msp_ids):
-        less = [one for one in kept if one != msp_id]
+def thinned(
+    bundle: Bundle, policies: Sequence[ApplicationPolicy], fixed: tuple[str, ...], others: Sequence[str]
+) -> tuple[str, ...]:
+    """Leave out of others, from the last on, every one that is not needed."""
+    kept = (*fixed, *others)
+    for msp_id in reversed(others):
+        less = tuple(one for one in kept if one != msp_id)
         if less and is_enough(bundle, policies, less):
             kept = less
-    return tuple(kept)
+    return kept
 
 
-__all__ = ["is_enough", "layouts"]
+__all__ = ["is_enough", "layout"]
