@@ -29,6 +29,9 @@ from ledger.storage.scratch import ScratchLedger
 
 NO_BODY = "invalid ones whose bodies were pruned"
 
+PRUNED = "pruned"
+"""Rule that stands for the one that made a transaction invalid, where that is not known any more."""
+
 
 @dataclass(frozen=True, slots=True)
 class PreparedBlock:
@@ -74,7 +77,7 @@ def prepare_stored(stored: StoredBlock, bundle: Bundle, rules: Rules) -> Prepare
 
 def gone(leaf: Leaf) -> PreparedTransaction:
     """Stand in for a transaction whose body was pruned: it is as invalid as its stub says."""
-    fault = Fault(leaf.verdict, "pruned")
+    fault = Fault(leaf.verdict, PRUNED)
     nothing = Transaction(leaf.tx_id, -1, "", b"", b"", b"", b"", None, fault, Stage.HEADER)
     return PreparedTransaction(nothing, fault, NOBODY)
 

@@ -27,6 +27,7 @@ from ledger.core.outcome import Outcome
 from ledger.core.state import LedgerView
 from ledger.core.state_tree import slow_root
 from ledger.core.vblock import Leaf, header_of, leaves_of, vblock_hash
+from ledger.storage import new_database
 from ledger.storage.block_files import BlockFiles, Places, Positions
 from ledger.storage.checkpoint_state import PENDING, CheckpointState, CheckpointStateView
 from ledger.storage.engine import Batch, OpenEngine
@@ -88,7 +89,8 @@ class LedgerStore(LedgerReading):
         files.make_directory(self.directory)
         self._lock_file = DirectoryLock(self.directory / "LOCK")
         try:
-            engine = open_engine(self.directory / "db")
+            new_database.finish(self.directory, files)
+            engine = open_engine(self.directory / new_database.DATABASE)
             super().__init__(channel_id, engine, BlockFiles(files, self.directory, chk=chk))
             self._prunes = RecordLog(self.directory / "records" / "prunes.log", files)
             self._files_verbs = files
@@ -403,6 +405,10 @@ class LedgerStore(LedgerReading):
     def last_work(self) -> CheckpointWork:
         """What the last computed checkpoint took."""
         return self._checkpoints.last_work
+
+    def roots_at_tip(self) -> CheckpointRoots:
+        """Compute the roots at the last block from the last checkpoint on: cheap, and it trusts the tree on disk."""
+        return self._checkpoints.roots_at_tip()
 
     def roots_now(self) -> CheckpointRoots:
         """Compute the roots at the last block, whatever its height: from all entries, so for checks and replays."""

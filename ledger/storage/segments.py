@@ -242,6 +242,17 @@ class SegmentFolder:
                 if record.kind != RECORD_DICTIONARY:
                     yield record
 
+    def numbers_behind(self, first: int, offset: int) -> Iterator[BlockNumber]:
+        """Yield the numbers of whole records behind a damaged one, as far as the lengths of records lead."""
+        with self._files.reader(self.path(first)) as file:
+            file.seek(max(offset, _HEADER.size))
+            while len(head := file.read(_FRAME.size)) == _FRAME.size:
+                at = file.tell() - _FRAME.size
+                rest = file.read(min(_FRAME.unpack(head)[4], CONTENT_BYTES_MAX) + _CRC.size)
+                record = _parse(head + rest, first, at)
+                if record is not None:
+                    yield record.number
+
     def header_size(self) -> int:
         """Size of a segment without records."""
         return _HEADER.size

@@ -54,6 +54,16 @@ def parts_of(data: bytes) -> Iterator[None]:
         _has_no_overflow.reset(token)
 
 
+@contextmanager
+def parsed_before() -> Iterator[None]:
+    """Read what was parsed before and is known to be in order: `parse` looks for no varint of more than 64 bits."""
+    token = _has_no_overflow.set(True)
+    try:
+        yield
+    finally:
+        _has_no_overflow.reset(token)
+
+
 def parse(kind: Any, data: bytes, subject: str, *, looks_for_overflow: bool = True) -> Any:
     """Decode a message of the class `kind`.
 
@@ -135,4 +145,4 @@ def merged(data: bytes, number: int) -> bytes | None:
     return b"".join(value for value in found if isinstance(value, bytes)) if found else None
 
 
-__all__ = ["merged", "parse", "parts_of", "walk", "written"]
+__all__ = ["merged", "parse", "parsed_before", "parts_of", "walk", "written"]
