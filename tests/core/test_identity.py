@@ -29,6 +29,8 @@ from ledger.core.signatures import low_s
 from ledger.storage.msp_folder import serialize_identity
 from ledger.wire.codec import CODEC
 from tests.kit.certificates import (
+    AUTHORITY_KEY,
+    ECDSA_SHA256,
     NAME_CONSTRAINTS,
     Issuer,
     as_pem,
@@ -37,9 +39,11 @@ from tests.kit.certificates import (
     constraints,
     der,
     hosts,
+    integer,
     key_info,
     member,
     name,
+    oid,
     root,
     sequence,
     subject_key,
@@ -387,16 +391,49 @@ def parts_of_sequence(data: bytes) -> list[bytes]:
     return [each.raw for each in Cursor(data).read(SEQUENCE).inside()]
 
 
-def test_a_list_without_key_identifier_lets_nobody_pass() -> None:
-    signed = sequence(
-        der(0x02, b"\x01"), sequence(der(0x06, b"\x2a\x86\x48\xce\x3d\x04\x03\x02")), name("nobody"),
-        der(0x17, b"260101000000Z"),
-    )  # fmt: skip
-    algorithm = sequence(der(0x06, b"\x2a\x86\x48\xce\x3d\x04\x03\x02"))
-    assert not isinstance(ORG.root.key, ed25519.Ed25519PrivateKey | rsa.RSAPrivateKey)
-    signature = ORG.root.key.sign(signed, ec.ECDSA(hashes.SHA256()))
-    data = sequence(signed, algorithm, der(0x03, b"\x00", signature))
-    assert rule_against(members(ORG.msp_config(revocation_lists=(data,))), ORG.peer) == "revocation list"
+def list_by_hand(
+    serial: int,
+    key_identifier: bytes | None,
+    *,
+    algorithm: str = ECDSA_SHA256,
+    digest: hashes.HashAlgorithm | None = None,
+) -> bytes:
+    """A list that the root of the organisation signed, naming any key."""
+    named = sequence(oid(algorithm))
+    time = der(0x17, b"260101000000Z")
+    extensions = b""
+    if key_identifier is not None:
+        value = der(0x04, sequence(der(0x80, key_identifier)))
+        extensions = der(0xA0, sequence(sequence(oid(AUTHORITY_KEY), value)))
+    signed = sequence(integer(1), named, name("anyone"), time, sequence(sequence(integer(serial), time)), extensions)
+    assert isinstance(ORG.root.key, ec.EllipticCurvePrivateKey)
+    signature = ORG.root.key.sign(signed, ec.ECDSA(digest or hashes.SHA256()))
+    return sequence(signed, named, der(0x03, b"\x00", signature))
+
+
+CLIENT_SERIAL = parse_pem(ORG.client.certificate).serial_number
+
+
+@pytest.mark.parametrize(
+    ("data", "client", "peer"),
+    [
+        (list_by_hand(CLIENT_SERIAL, ROOT.subject_key_id), "revocation", None),
+        (list_by_hand(CLIENT_SERIAL + 1, ROOT.subject_key_id), None, None),
+        (list_by_hand(CLIENT_SERIAL, b"another key"), None, None),
+        (list_by_hand(CLIENT_SERIAL, None), "revocation list", "revocation list"),
+        (
+            list_by_hand(CLIENT_SERIAL, ROOT.subject_key_id, algorithm="1.2.840.10045.4.1", digest=hashes.SHA1()),
+            "revocation",
+            None,
+        ),
+    ],
+    ids=["its serial", "another serial", "another key", "no key", "signed over SHA-1"],
+)
+def test_a_list_counts_for_the_key_that_it_names_and_without_one_nobody_passes(
+    data: bytes, client: str | None, peer: str | None
+) -> None:
+    manager = members(ORG.msp_config(revocation_lists=(data,)))
+    assert (rule_against(manager, ORG.client), rule_against(manager, ORG.peer)) == (client, peer)
 
 
 def test_the_root_cannot_revoke_what_an_intermediate_issued() -> None:
