@@ -17,7 +17,7 @@ from ledger.core.outcome import Outcome
 from ledger.core.vblock import Leaf
 from ledger.storage.files import Files
 from ledger.storage.ledger_values import StoredBlock
-from ledger.storage.segment_records import bodies_content, kept_content, leaves_content, stored_block
+from ledger.storage.segment_records import BODIES, bodies_content, kept_content, leaves_content, stored_block
 from ledger.storage.segments import (
     RECORD_BLOCK,
     RECORD_BLOCK_WITH_BODIES,
@@ -156,6 +156,8 @@ class BlockFiles:
         try:
             return stored_block(kept, bodies)
         except MalformedMessage as error:
+            if places.bodies is not None and error.subject.startswith(BODIES):
+                raise damaged(self.bodies.path(places.bodies.file), places.bodies.offset, str(error)) from error
             raise damaged(self.kept.path(places.kept.file), places.kept.offset, str(error)) from error
 
     def records(self, kept: Position | None, bodies: Position | None) -> Iterator[tuple[Record, Record | None]]:

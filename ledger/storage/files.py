@@ -9,12 +9,15 @@ lie. The file is unusable from then on: its owner closes, opens again and looks 
 import fcntl
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from ledger.core.errors import Conflict, StorageFailed
 
 Result = TypeVar("Result")
+
+_PID_DIGITS_MAX = 20
 
 
 class AppendFile:
@@ -195,11 +198,15 @@ class DirectoryLock:
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
+            holder = os.pread(self._descriptor, _PID_DIGITS_MAX, 0).decode(errors="replace").strip()
             os.close(self._descriptor)
-            raise Conflict(f"{path.parent} is in use by another process: it holds {path}") from error
+            who = f" (process {holder})" if holder.isdecimal() else ""
+            raise Conflict(f"{path.parent} is in use by another process: it holds {path}{who}") from error
         except OSError as error:
             os.close(self._descriptor)
             raise StorageFailed(f"locking {path} failed: {error}") from error
+        with suppress(OSError):  # Only for people to read, also on a full disk.
+            os.pwrite(self._descriptor, f"{os.getpid()}\n".ljust(_PID_DIGITS_MAX).encode(), 0)
 
     def close(self) -> None:
         """Let go; twice is harmless."""

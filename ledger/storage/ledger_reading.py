@@ -40,6 +40,8 @@ from ledger.storage.keys import (
     state_key_of,
 )
 from ledger.storage.ledger_values import BlockSummary, CollectionCommit, ConfigBlock, StoredBlock
+from ledger.storage.opening_checks import check_stored
+from ledger.storage.segments import damaged
 from ledger.storage.views import StoreView
 
 EMPTY_SAVEPOINT = Savepoint(0, None, None, ZERO_DIGEST, ZERO_DIGEST, b"", BlockNumber(0), BlockNumber(0))
@@ -138,13 +140,18 @@ class LedgerReading:
     def stored_block(self, number: BlockNumber) -> StoredBlock:
         """Read a block as the segments hold it; bodies that were pruned are None."""
         row = self._row(number)
-        return self._files.read(number, Places(row.kept, row.bodies), with_bodies=number > self._prune_point)
+        stored = self._files.read(number, Places(row.kept, row.bodies), with_bodies=number > self._prune_point)
+        check_stored(self._files, row, stored)
+        if row.bodies is not None and not stored.is_whole and number > self._prune_point:  # As it is by now.
+            raise damaged(self._files.bodies.path(row.bodies.file), row.bodies.offset, "the file is gone")
+        return stored
 
     def vblock(self, number: BlockNumber) -> VBlock:
         """Return a vBlock with its leaves and valid envelopes."""
         row = self._row(number)
         previous = self._row(BlockNumber(number - 1)).vblock_hash if number else ZERO_DIGEST
         stored = self._files.read(number, Places(row.kept, row.bodies), with_bodies=False)
+        check_stored(self._files, row, stored)
         header = VBlockHeader(
             number, previous, row.block_hash, len(row.verdicts), row.verdicts.count(0), row.tx_root, row.commit_hash
         )

@@ -26,6 +26,9 @@ _OTHER_ID = b"\x01"
 _CONFIG, _LEAVES_ALONE = 1, 2
 _DIGEST_BYTES = 32
 
+BODIES = "record of bodies"
+"""What errors in it begin with."""
+
 
 def kept_content(outcome: Outcome, leaves: Sequence[Leaf]) -> bytes:
     """Write what is kept of a block for ever."""
@@ -141,13 +144,13 @@ def _read_bodies(bodies: bytes | None, number: int, digests: Sequence[bytes]) ->
     """Read the invalid envelopes and see that they are those that the stubs name."""
     if bodies is None or not digests:
         return []
-    reader = Reader(bodies, "record of bodies")
+    reader = Reader(bodies, BODIES)
     envelopes = [reader.lp() for _ in digests]
     reader.done()
     for digest, envelope in zip(digests, envelopes, strict=True):
         found = sha256(envelope).digest()
         if found != digest:
-            raise MalformedMessage(f"body in block {number}", rule="envelope digest", expected=digest, found=found)
+            raise MalformedMessage(f"{BODIES} of block {number}", rule="envelope digest", expected=digest, found=found)
     return envelopes
 
 

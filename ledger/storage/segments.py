@@ -181,9 +181,10 @@ class SegmentFolder:
         return self.directory / f"{first:012d}{self._suffix}"
 
     def segments(self) -> list[int]:
-        """List the first blocks of all segments, ascending."""
-        names = [name for name in self._files.names(self.directory) if name.endswith(self._suffix)]
-        return sorted(int(name.removesuffix(self._suffix)) for name in names)
+        """List the first blocks of all segments, ascending; files with other names are nobody's business."""
+        suffix = self._suffix
+        stems = [name.removesuffix(suffix) for name in self._files.names(self.directory) if name.endswith(suffix)]
+        return sorted(int(stem) for stem in stems if stem.isdecimal() and stem == f"{int(stem):012d}")
 
     def size(self, first: int) -> int:
         """Return the size of a segment in bytes, -1 if it is not there."""
