@@ -1,6 +1,6 @@
 """Which checkpoints did this peer sign, which does it know to be valid, and who lied?  Three small files.
 
-    signed.log     what we signed, and below which height we sign nothing any more
+    signed.log     what we signed, below which height we sign nothing any more, and whether these files were restored
     proofs.log     the proof of every checkpoint that became valid here; the last one of full scope *is* the latest
                    valid checkpoint, so that both move in one durable step
     evidence.log   pairs of statements by one key at one height, and divergences of this peer from what others agreed on
@@ -35,7 +35,10 @@ from ledger.storage.record_log import RecordLog
 EVIDENCE_MAX = 4096
 """Records of evidence that are kept; the disk of an honest peer is not for others to fill."""
 
-_SIGNED, _FLOOR = 1, 2
+RESTORED = "its records come from a backup, and the orderers have not said yet how far it may have signed since"
+"""Why a restored peer is silent."""
+
+_SIGNED, _FLOOR, _RESTORED, _SPEAK = 1, 2, 3, 4
 _FULL, _LOCAL = 1, 2
 _EQUIVOCATION, _DIVERGENCE, _RESOLVED = 1, 2, 3
 
@@ -82,6 +85,7 @@ class CheckpointStore:
         self._evidence_log = RecordLog(directory / "evidence.log", files)
         self._signed: dict[BlockNumber, int] = {}
         self._floor = -1
+        self._restored = False
         self._proofs: dict[tuple[BlockNumber, Scope], int] = {}
         self._latest: dict[Scope, CheckpointProof] = {}
         self._divergence: Divergence | None = None
@@ -104,6 +108,33 @@ class CheckpointStore:
                 self._signed_log.append(u8(_FLOOR) + u64(number))
                 self._floor = number
 
+    @property
+    def restored(self) -> bool:
+        """Whether these files are an older copy, and what was signed since is not known: nothing may be signed."""
+        return self._restored
+
+    def mark_restored(self) -> None:
+        """Say that these files are a copy: what was signed since it was taken is not in them.
+
+        Durability: nothing is signed any more on return, until `speak_above`.
+        """
+        with self._lock:
+            if not self._restored:
+                self._signed_log.append(u8(_RESTORED))
+                self._restored = True
+
+    def speak_above(self, number: int) -> None:
+        """Sign again, and nothing at or below a height: whatever was signed is not above it.
+
+        Durability: holds after a crash on return.
+        """
+        with self._lock:
+            if self._restored:
+                self._signed_log.append(u8(_SPEAK) + u64(number))
+                self._restored, self._floor = False, max(self._floor, number)
+            else:
+                self.raise_floor(number)
+
     def signed(self, number: BlockNumber) -> CheckpointMessage | None:
         """Return what we signed at a height."""
         with self._lock:
@@ -118,6 +149,8 @@ class CheckpointStore:
         recorded = self.signed(statement.number)
         if recorded is not None:
             return "" if recorded.statement == statement else "another statement was signed at this height"
+        if self._restored:
+            return RESTORED
         if statement.number <= self._floor:
             return f"nothing is signed at or below block {self._floor}"
         return ""
@@ -243,8 +276,11 @@ class CheckpointStore:
         """Index every record; what does not decode under a good check is damage of another kind, and named."""
         try:
             for index, record in enumerate(self._signed_log.records()):
-                if record[0] == _FLOOR:
+                if record[0] in (_FLOOR, _SPEAK):
                     self._floor = max(self._floor, Reader(record[1:], "floor").u64())
+                    self._restored = self._restored and record[0] == _FLOOR
+                elif record[0] == _RESTORED:
+                    self._restored = True
                 else:
                     statement = _read_signed(record).statement
                     self._check_channel(statement, self._signed_log)
@@ -314,4 +350,4 @@ def _read_evidence(record: bytes) -> Equivocation | Divergence | None:
     return found
 
 
-__all__ = ["CheckpointStore", "Divergence", "Equivocation"]
+__all__ = ["RESTORED", "CheckpointStore", "Divergence", "Equivocation"]

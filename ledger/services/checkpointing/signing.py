@@ -2,7 +2,8 @@
 
 After a restore from an older copy of the disk the record of what was signed is older than what others have seen. That
 shows in our own signature coming back from above the record: from then on this peer is silent until the orderers have
-said how far the channel is, and signs nothing at or below that height any more (design, section 5).
+said how far the channel is, and signs nothing at or below that height any more (design, section 5). Where `peerledger
+restore` made the records, it is silent from the start.
 
 Everything here runs in the service's executor, but for the question to the orderers.
 """
@@ -19,7 +20,7 @@ from ledger.core.names import BlockNumber
 from ledger.services.checkpointing.conversations import log
 from ledger.services.checkpointing.ports import NewestOrdered, PeerSigner
 from ledger.services.checkpointing.values import CheckpointingSettings
-from ledger.storage.checkpoints import CheckpointStore
+from ledger.storage.checkpoints import RESTORED, CheckpointStore
 from ledger.wire.codec import CODEC
 
 ORDERERS_TIMEOUT_S = 10.0
@@ -81,6 +82,8 @@ class OwnWord:
         """Say why this peer signs nothing at present, whatever the height; empty if it signs.  From any thread."""
         if not self._settings.signs:
             return "this peer has not validated the blocks itself"
+        if self._store.restored:
+            return RESTORED
         if self._seen is not None:
             return f"its own signature was seen at block {self._seen}, above its record"
         divergence = self._store.divergence
@@ -98,17 +101,17 @@ class OwnWord:
 
     async def newest_seen(self) -> int | None:
         """Ask the orderers how far we may have signed; None if we are not silent for that, or they don't answer."""
-        if self._seen is None:
+        if self._seen is None and not self._store.restored:
             return None
         try:
             async with asyncio.timeout(ORDERERS_TIMEOUT_S):
-                return max(self._seen, await self._newest_ordered())
+                return max(self._seen or 0, await self._newest_ordered())
         except (WorldFailed, TimeoutError):
             return None
 
     def speak_above(self, number: int) -> None:
         """Sign nothing at or below a height any more, and break the silence, unless more was seen since."""
-        self._store.raise_floor(number)
+        self._store.speak_above(number)
         if self._seen is not None and self._seen <= number:
             self._seen = None
 
