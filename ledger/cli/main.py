@@ -83,6 +83,17 @@ GROUPS = (
         ),
     ),
     (
+        "policy",
+        "Endorsement and checkpoint policies.",
+        (
+            (
+                "explain",
+                "ledger.cli.policy:explain",
+                "Say who satisfies a policy, who can block and who could forge it.",
+            ),
+        ),
+    ),
+    (
         "admin",
         "Administration over REST.",
         (("token", "ledger.cli.admin:token", "Print a bearer token for one admin action, valid for five minutes."),),
