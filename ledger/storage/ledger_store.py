@@ -22,14 +22,14 @@ from ledger.core.errors import StorageDamaged, StorageFailed
 from ledger.core.hashing import digest
 from ledger.core.merkle import leaf_hash as log_leaf
 from ledger.core.merkle import tree_hash
-from ledger.core.names import NEVER, BlockNumber, ChannelId
+from ledger.core.names import NEVER, BlockNumber, ChannelId, Digest
 from ledger.core.outcome import Outcome
 from ledger.core.state import LedgerView
 from ledger.core.state_tree import slow_root
 from ledger.core.vblock import Leaf, header_of, leaves_of, vblock_hash
 from ledger.storage import new_database
 from ledger.storage.block_files import BlockFiles, Places, Positions
-from ledger.storage.checkpoint_state import PENDING, CheckpointState, CheckpointStateView
+from ledger.storage.checkpoint_state import PENDING, CheckpointState, CheckpointStateView, Tip
 from ledger.storage.engine import Batch, OpenEngine
 from ledger.storage.engine_leveldb import LevelDbEngine
 from ledger.storage.files import DirectoryLock, Files
@@ -88,6 +88,7 @@ class LedgerStore(LedgerReading):
         self.directory = directory / "channels" / channel_id
         files.make_directory(self.directory)
         self._lock_file = DirectoryLock(self.directory / "LOCK")
+        engine = None
         try:
             new_database.finish(self.directory, files)
             engine = open_engine(self.directory / new_database.DATABASE)
@@ -104,6 +105,8 @@ class LedgerStore(LedgerReading):
             self._pending = self._find_pending()
             self._unlink_pruned()
         except BaseException:
+            if engine is not None:
+                engine.close()  # Whoever opens it again in this process must not find it locked by itself.
             self._lock_file.close()
             raise
         self._group: _Group | None = None
@@ -128,6 +131,11 @@ class LedgerStore(LedgerReading):
             StorageFailed: The disk failed.
         """
         return cls(directory, channel_id, chk=chk, open_engine=open_engine, files=files or Files())
+
+    @property
+    def chk(self) -> int:
+        """Blocks between two checkpoints."""
+        return self._chk
 
     @property
     def records_directory(self) -> Path:
@@ -385,6 +393,10 @@ class LedgerStore(LedgerReading):
         """Return the roots at a checkpoint if they were computed."""
         return self._checkpoints.roots(number)
 
+    def log_node(self, level: int, index: int) -> Digest:
+        """Look up a complete subtree of the log of vBlock hashes, at or below the newest computed checkpoint."""
+        return self._checkpoints.log_node(level, index)
+
     def checkpoint_view(self, number: BlockNumber) -> CheckpointStateView:
         """Look at the state at a computed checkpoint while commits go on; close the view."""
         return self._checkpoints.view(number)
@@ -406,9 +418,9 @@ class LedgerStore(LedgerReading):
         """What the last computed checkpoint took."""
         return self._checkpoints.last_work
 
-    def roots_at_tip(self) -> CheckpointRoots:
-        """Compute the roots at the last block from the last checkpoint on: cheap, and it trusts the tree on disk."""
-        return self._checkpoints.roots_at_tip()
+    def tip(self) -> Tip:
+        """Read the savepoint and compute the roots there, from the last checkpoint on: cheap, and any thread may."""
+        return self._checkpoints.tip()
 
     def roots_now(self) -> CheckpointRoots:
         """Compute the roots at the last block, whatever its height: from all entries, so for checks and replays."""
