@@ -416,7 +416,8 @@ def in_words(verified: Verified) -> tuple[tuple[str, ...], tuple[str, ...]]:
         case Kind.CONSISTENCY:
             proved.append(
                 f"The validated ledger of channel {facts['channel']} at checkpoint {facts['older']} is the beginning "
-                f"of that at checkpoint {number}: nothing up to block {facts['older']} was changed in between."
+                f"of that at checkpoint {number}: nothing up to block {facts['older']} was changed in between. The older checkpoint is valid by the same "
+                "rules as the newer."
             )
         case Kind.CHECKPOINT:
             proved.append(
