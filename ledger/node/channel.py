@@ -22,11 +22,19 @@ from ledger.chaincode.views import opened
 from ledger.client.orderer import OrdererClient
 from ledger.core.block import block_hash
 from ledger.core.channel_config import Bundle
-from ledger.core.errors import ChannelStopped, InvalidBlock, PeerUnreachable, StorageDamaged, StorageFailed
+from ledger.core.errors import (
+    ChannelStopped,
+    InvalidBlock,
+    PeerUnreachable,
+    Pruned,
+    StorageDamaged,
+    StorageFailed,
+)
 from ledger.core.names import BlockNumber, ChannelId, Digest, TxId, verdict_name
 from ledger.core.outcome import Outcome
 from ledger.core.policy.ast import ApplicationPolicy
 from ledger.core.ports import Signer
+from ledger.core.transaction import Event
 from ledger.node.ledgers import open_ledger
 from ledger.node.rules import endorsement_policy, make_rules
 from ledger.node.space import DiskSpace
@@ -35,6 +43,7 @@ from ledger.services.events import BlockFeed, Committed, TransactionFeed
 from ledger.storage.ledger_store import LedgerStore
 from ledger.telemetry.metrics import Metrics
 from ledger.wire.block import decode_block
+from ledger.wire.chaincode_events import event_in
 
 log = logging.getLogger("peerledger.channel")
 
@@ -153,6 +162,21 @@ class Channel:
     def _first_place(self, tx_id: TxId) -> Committed | None:
         places = self.store.places(tx_id)
         return Committed(places[0].verdict, places[0].block) if places else None
+
+    def block_of(self, tx_id: TxId) -> BlockNumber | None:
+        """Find the block of a transaction's first place."""
+        found = self._first_place(tx_id)
+        return None if found is None else found.block
+
+    def events(self, number: BlockNumber) -> tuple[tuple[str, Event | None], ...]:
+        """Give each transaction of a block with its event, also of a pruned block: valid transactions stay."""
+        stored = self.store.stored_block(number)
+        if stored.lacks_valid:
+            raise Pruned(block=number, first_block=self.first_block)
+        return tuple(
+            (leaf.tx_id, event_in(envelope) if leaf.verdict == 0 and envelope is not None else None)
+            for leaf, envelope in zip(stored.leaves, stored.envelopes, strict=True)
+        )
 
     def endorsement_policy(self, chaincode: str) -> ApplicationPolicy | None:
         """Give the policy of a committed definition; None if there is none to use."""

@@ -10,13 +10,13 @@ asked once more before the client is told.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from ledger.core.access import COMMIT_STATUS, check_channel_access
+from ledger.core.access import CHAINCODE_EVENTS, COMMIT_STATUS, check_channel_access
 from ledger.core.channel_config import Bundle
 from ledger.core.errors import (
     Busy,
@@ -24,15 +24,17 @@ from ledger.core.errors import (
     Forbidden,
     InvalidProposal,
     PeerUnreachable,
+    Pruned,
     Refused,
+    StorageDamaged,
     StorageFailed,
 )
-from ledger.core.names import TxId
+from ledger.core.names import BlockNumber, TxId
 from ledger.core.policy.ast import ApplicationPolicy
 from ledger.core.policy.evaluate import SignedData
 from ledger.core.policy.layouts import layout
 from ledger.core.proposal import Proposal, ProposalAnswer
-from ledger.core.transaction import Endorsement
+from ledger.core.transaction import Endorsement, Event
 from ledger.services.events import Committed
 from ledger.wire.proposal import assemble, chaincode_action, read_proposal
 
@@ -143,6 +145,26 @@ class GatewayChannel(Protocol):
 
     async def committed(self, tx_id: TxId) -> Committed:
         """Wait for a transaction; raises `ChannelStopped`."""
+        ...
+
+    @property
+    def height(self) -> int:
+        """Number of durable blocks."""
+        ...
+
+    def block_of(self, tx_id: TxId) -> BlockNumber | None:
+        """Find the block of a transaction's first place. Reads the index."""
+        ...
+
+    def events(self, number: BlockNumber) -> tuple[tuple[str, Event | None], ...]:
+        """Give each transaction of a block with its event, if it is valid and set one.
+
+        Reads the disk; raises `Pruned`.
+        """
+        ...
+
+    async def wait_above(self, height: int) -> int:
+        """Wait for more blocks."""
         ...
 
 
@@ -312,6 +334,43 @@ class Gateway:
         except (ChannelStopped, StorageFailed) as error:
             raise GatewayRefused(Code.ABORTED, f"channel {channel_id}: {error}") from error
 
+    async def chaincode_events(
+        self, channel_id: str, chaincode: str, signed: SignedData, start: int | None, after: str
+    ) -> AsyncIterator[tuple[BlockNumber, tuple[Event, ...]]]:
+        """Give the events of a chaincode, block by block, also of pruned blocks, until the client goes away.
+
+        Args:
+            channel_id: The channel.
+            chaincode: Whose events.
+            signed: The request and who signed it.
+            start: First block, where `after` is empty or not known; None for the next one to come.
+            after: Begin behind the transaction of this id.
+
+        Raises:
+            GatewayRefused: NOT_FOUND for an unknown channel, PERMISSION_DENIED if the signer may not read it,
+                ABORTED if what is asked for is not held any more or the disk fails.
+        """
+        channel = self._channel(channel_id)
+        loop = asyncio.get_running_loop()
+        try:
+            check_channel_access(channel.bundle, CHAINCODE_EVENTS, signed)
+            known = await loop.run_in_executor(self._executor, channel.block_of, TxId(after)) if after else None
+            number = known if known is not None else BlockNumber(channel.height if start is None else start)
+            while True:
+                if number >= channel.height:
+                    await channel.wait_above(number)
+                transactions = await loop.run_in_executor(self._executor, channel.events, number)
+                if known == number:
+                    transactions = behind(transactions, after)
+                found = tuple(event for _, event in transactions if event is not None and event.chaincode == chaincode)
+                if found:
+                    yield number, found
+                number = BlockNumber(number + 1)
+        except Forbidden as error:
+            raise GatewayRefused(Code.PERMISSION_DENIED, str(error)) from error
+        except (Pruned, StorageFailed, StorageDamaged) as error:
+            raise GatewayRefused(Code.ABORTED, f"channel {channel_id}: {error}") from error
+
     # -- what they share
 
     def _read(self, signed: bytes, signature: bytes) -> Proposal:
@@ -331,6 +390,14 @@ Answered = tuple[AsksEndorser, ProposalAnswer]
 """Who answered, and what."""
 
 EVALUATE_FAILED = "evaluate call to endorser returned error: "
+
+
+def behind(transactions: Sequence[tuple[str, Event | None]], tx_id: str) -> tuple[tuple[str, Event | None], ...]:
+    """Leave out the transactions up to and with the first of an id."""
+    ids = [each for each, _ in transactions]
+    return tuple(transactions[ids.index(tx_id) + 1 :])
+
+
 FIRST_FAILED = "failed to endorse transaction, see attached details for more info"
 MORE_FAILED = "failed to collect enough transaction endorsements, see attached details for more info"
 NO_PLAN = "no combination of peers can be derived which satisfy the endorsement policy"

@@ -1,16 +1,16 @@
-"""How do Fabric's client SDKs reach this peer?  `gateway.Gateway`: Evaluate, Endorse, Submit, CommitStatus.
+"""How do Fabric's client SDKs reach this peer?  `gateway.Gateway`, all its calls.
 
 A refused call has a status, and in its details what every node answered, as the SDKs show it.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Any, TypeVar
 
 import grpc
 from fabric_protos.common import common_pb2
 from fabric_protos.gateway import gateway_pb2, gateway_pb2_grpc
-from fabric_protos.peer import proposal_response_pb2
+from fabric_protos.peer import chaincode_event_pb2, proposal_response_pb2
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.rpc import status_pb2
 from grpc_status import rpc_status
@@ -41,6 +41,7 @@ class GatewayDoor(gateway_pb2_grpc.GatewayServicer):  # type: ignore[misc]  # Ge
         self._gateway = gateway
         self._in_flight = 0
         self._waiting = 0
+        self._listening = 0
 
     async def Evaluate(self, request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
         """Run a chaincode on one peer."""
@@ -88,6 +89,35 @@ class GatewayDoor(gateway_pb2_grpc.GatewayServicer):  # type: ignore[misc]  # Ge
             self._waiting -= 1
         return gateway_pb2.CommitStatusResponse(result=committed.verdict, block_number=committed.block)
 
+    async def ChaincodeEvents(self, request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> AsyncIterator[Any]:
+        """Send the events of a chaincode, block by block."""
+        try:
+            asked = parse(gateway_pb2.ChaincodeEventsRequest, request.request, "ChaincodeEventsRequest")
+            start = start_of(asked)
+        except (MalformedMessage, GatewayRefused) as error:
+            refused = error if isinstance(error, GatewayRefused) else GatewayRefused(Code.INVALID_ARGUMENT, str(error))
+            await abort(context, refused)
+            return
+        if self._listening >= WAITING_MAX:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{WAITING_MAX} clients listen already")
+        signed = SignedData(request.request, asked.identity, request.signature)
+        self._listening += 1
+        try:
+            async for number, events in self._gateway.chaincode_events(
+                asked.channel_id, asked.chaincode_id, signed, start, asked.after_transaction_id
+            ):
+                messages = [
+                    chaincode_event_pb2.ChaincodeEvent(
+                        chaincode_id=event.chaincode, tx_id=event.tx_id, event_name=event.name, payload=event.payload
+                    )
+                    for event in events
+                ]
+                yield gateway_pb2.ChaincodeEventsResponse(events=messages, block_number=number)
+        except GatewayRefused as refused:
+            await abort(context, refused)
+        finally:
+            self._listening -= 1
+
     async def _bounded(
         self, context: grpc.aio.ServicerContext[Any, Any], work: Callable[[], Awaitable[Answer]]
     ) -> Answer:
@@ -105,6 +135,22 @@ class GatewayDoor(gateway_pb2_grpc.GatewayServicer):  # type: ignore[misc]  # Ge
             raise AssertionError("abort raises") from refused
         finally:
             self._in_flight -= 1
+
+
+def start_of(asked: Any) -> int | None:
+    """Find the first block that is asked for; None for the next one to come.
+
+    Raises:
+        GatewayRefused: The position is of a kind that events can't begin at.
+    """
+    kind = asked.start_position.WhichOneof("Type") if asked.HasField("start_position") else None
+    match kind:
+        case None | "next_commit":
+            return None
+        case "specified":
+            return int(asked.start_position.specified.number)
+        case _:
+            raise GatewayRefused(Code.INVALID_ARGUMENT, f"invalid start position type: {kind}")
 
 
 async def abort(context: grpc.aio.ServicerContext[Any, Any], refused: GatewayRefused) -> None:
