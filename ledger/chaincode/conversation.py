@@ -12,7 +12,7 @@ from ledger.chaincode.frames import FrameStream, Kind, StreamEnded, Write, encod
 from ledger.chaincode.ranges import BATCH_COUNT, KeyValue, RangeScan
 from ledger.chaincode.simulator import VALIDATION_PARAMETER, Simulator
 from ledger.chaincode.values import ChaincodeEvent, ChaincodeResponse, KeyModification, TransactionContext
-from ledger.core.errors import ExecutionFailed, LedgerError, WorldFailed
+from ledger.core.errors import ExecutionFailed, LedgerError, Pruned, WorldFailed
 
 Admit = Callable[[str], None]
 """Lets a contract invoke another one, by name; raises SimulationFailed to refuse."""
@@ -98,6 +98,8 @@ class Conversation:
                     raise
                 if isinstance(error, WorldFailed):
                     self._fault = error  # The contract is told, to keep the worker usable; but its answer won't count.
+                elif isinstance(error, Pruned):  # Peers that have it would answer something else: so none from here.
+                    self._fault = ExecutionFailed(str(error))
                 answer, found = Kind.FAILED, [str(error).encode()]
             self._stream.send(answer, *found)
 

@@ -103,8 +103,9 @@ def block_by_transaction(ledger: LedgerReader, parameters: Sequence[str]) -> byt
 
 
 def config_block(ledger: LedgerReader, _: Sequence[str]) -> bytes:
-    """Answer the last config block."""
-    return ledger.block_bytes(BlockNumber(config_block_number(ledger.block_bytes(BlockNumber(ledger.height - 1)))))
+    """Answer the last config block, also where it lies below the prune point."""
+    last = ledger.block_bytes(BlockNumber(ledger.height - 1))
+    return ledger.config_block_bytes(BlockNumber(config_block_number(last)))
 
 
 def channel_config(ledger: LedgerReader, _: Sequence[str]) -> bytes:

@@ -106,6 +106,20 @@ class Pruned(LedgerError):
         super().__init__(f"{what} was pruned; the first whole block is {first_block}")
 
 
+class BeforeJoining(Pruned):
+    """Something of blocks below the checkpoint that this peer joined from: it never had it."""
+
+    def __init__(
+        self, what: str, *, block: int, first_block: int, index: int | None = None, verdict: int | None = None
+    ) -> None:
+        """Say what is not here, and the first block of which it is."""
+        super().__init__(block=block, first_block=first_block, index=index, verdict=verdict)
+        self.args = (
+            f"{what} is not here: this peer joined from a checkpoint and has it from block {first_block} on; "
+            "ask a peer that was there from the start",
+        )
+
+
 class Conflict(LedgerError):
     """A request that contradicts what is already there (a channel that exists, a second process on a directory)."""
 

@@ -58,6 +58,11 @@ class LedgerReader(Protocol):
         ...
 
     @property
+    def joined_at(self) -> BlockNumber | None:
+        """Block of the checkpoint that this ledger was joined from: below it there are leaves, and no envelopes."""
+        ...
+
+    @property
     def block_hash(self) -> Digest:
         """Header hash of the last block."""
         ...
@@ -75,6 +80,10 @@ class LedgerReader(Protocol):
         """Return the serialized `common.Block` with this peer's slots 2 and 4, byte for byte as received otherwise."""
         ...
 
+    def config_block_bytes(self, number: BlockNumber) -> bytes:
+        """Return a serialized config block, below the prune point too."""
+        ...
+
     def vblock(self, number: BlockNumber) -> VBlock:
         """Return a vBlock with its leaves and valid envelopes."""
         ...
@@ -84,9 +93,9 @@ class LedgerReader(Protocol):
         ...
 
     def envelope(self, place: TxPlace) -> bytes:
-        """Return an envelope; that of an invalid transaction at or below the prune point raises `Pruned`."""
+        """Return an envelope; one that was pruned, or that a joined peer never had, raises `Pruned`."""
         ...
 
     def history(self, namespace: str, key: str) -> Iterator[HistoryEntry]:
-        """Yield the changes of a public key, newest first."""
+        """Yield the changes of a public key, newest first; raises `BeforeJoining` where they are not all known."""
         ...

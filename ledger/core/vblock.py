@@ -64,6 +64,11 @@ class VBlock:
     valid_envelopes: tuple[tuple[TxIndex, bytes], ...]
     """Whole envelopes of the valid transactions, with their index in the ordered block."""
 
+    @property
+    def lacks_envelopes(self) -> bool:
+        """Whether valid envelopes are not here: below the checkpoint that it joined from, a peer has leaves alone."""
+        return len(self.valid_envelopes) < self.header.valid_count
+
 
 def leaf_hash(leaf: Leaf) -> Digest:
     """Hash a leaf; it is RFC 6962's leaf hash already."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from ledger.core.encoding import u64
-from ledger.core.errors import Fault, NotFound, Pruned
+from ledger.core.errors import BeforeJoining, Fault, NotFound, Pruned
 from ledger.core.names import ZERO_DIGEST, BlockNumber, ChannelId, Digest, TxId, TxIndex
 from ledger.core.state import Entry, HistoryEntry, StateKey, TxPlace
 from ledger.core.vblock import VBlock, VBlockHeader
@@ -117,6 +117,8 @@ class LedgerReading:
             Pruned: It is at or below the prune point.
             NotFound: It is not there yet.
         """
+        if self.joined_at is not None and 0 <= number < self.joined_at:
+            raise BeforeJoining(f"block {number}", block=number, first_block=self.first_block)
         if 0 <= number <= self._prune_point:
             raise Pruned(block=number, first_block=self.first_block)
         return self._serialized(self.stored_block(number))
@@ -147,7 +149,7 @@ class LedgerReading:
         return stored
 
     def vblock(self, number: BlockNumber) -> VBlock:
-        """Return a vBlock with its leaves and valid envelopes."""
+        """Return a vBlock with its leaves and valid envelopes"""
         row = self._row(number)
         previous = self._row(BlockNumber(number - 1)).vblock_hash if number else ZERO_DIGEST
         stored = self._files.read(number, Places(row.kept, row.bodies), with_bodies=False)
@@ -190,14 +192,19 @@ class LedgerReading:
         """Return an envelope.
 
         Raises:
-            Pruned: It is that of an invalid transaction at or below the prune point.
+            Pruned: It is that of an invalid transaction at or below the prune point, or of any one below the
+                checkpoint that this ledger was joined from.
         """
         stored = self.stored_block(place.block)
         found = stored.envelopes[place.index]
         if found is None:
-            raise Pruned(
-                block=place.block, first_block=self.first_block, index=place.index, verdict=stored.verdicts[place.index]
-            )
+            verdict = stored.verdicts[place.index]
+            if self.joined_at is not None and place.block < self.joined_at:
+                raise BeforeJoining(
+                    f"transaction {place.index} of block {place.block} (verdict {verdict})", block=place.block,
+                    first_block=self.joined_at, index=place.index, verdict=verdict,
+                )  # fmt: skip
+            raise Pruned(block=place.block, first_block=self.first_block, index=place.index, verdict=verdict)
         return found
 
     def faults(self, number: BlockNumber) -> Mapping[TxIndex, Fault]:
@@ -207,8 +214,15 @@ class LedgerReading:
         return {} if raw is None else dict(faults_of(raw))
 
     def history(self, namespace: str, key: str) -> Iterator[HistoryEntry]:
-        """Yield the changes of a public key, newest first."""
-        prefix = history_prefix(namespace, key)
+        """Yield the changes of a public key, newest first.
+
+        Raises:
+            BeforeJoining: This ledger was joined, so it has no whole history: no short one is given in its place.
+        """
+        self._check_not_joined("the history of a key")
+        return self._history(history_prefix(namespace, key))
+
+    def _history(self, prefix: bytes) -> Iterator[HistoryEntry]:
         with self._snapshot() as snapshot:
             for raw, _ in snapshot.range(prefix, after_prefix(prefix)):
                 yield HistoryEntry(*history_place(raw))
@@ -228,7 +242,15 @@ class LedgerReading:
         return ConfigBlock(last, Digest(raw))
 
     def collection_commits(self) -> Iterator[CollectionCommit]:
-        """Yield every commit of collections, per chaincode the newest first."""
+        """Yield every commit of collections, per chaincode the newest first.
+
+        Raises:
+            BeforeJoining: This ledger was joined, so it does not know all of them.
+        """
+        self._check_not_joined("which collections were committed when")
+        return self._collection_commits()
+
+    def _collection_commits(self) -> Iterator[CollectionCommit]:
         with self._snapshot() as snapshot:
             for raw, package in snapshot.range(COLLECTIONS, after_prefix(COLLECTIONS)):
                 yield CollectionCommit(*collections_of(raw), package)
@@ -245,6 +267,10 @@ class LedgerReading:
             for table in (HEX_ID, OTHER_ID):
                 for raw, _ in snapshot.range(table, after_prefix(table)):
                     yield id_of(raw)
+
+    def _check_not_joined(self, what: str) -> None:
+        if self.joined_at is not None:
+            raise BeforeJoining(what, block=self.joined_at, first_block=self.joined_at + 1)
 
     def _row(self, number: BlockNumber) -> BlockRow:
         with self._snapshot() as snapshot:

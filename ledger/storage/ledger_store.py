@@ -101,7 +101,8 @@ class LedgerStore(LedgerReading):
             self._pins: dict[int, tuple[int, str, float]] = {}
             self._pin_ids = count(1)
             if len(self._prunes):
-                self._prune_point = int.from_bytes(self._prunes.read(len(self._prunes) - 1)[:8], "big")
+                last = int.from_bytes(self._prunes.read(len(self._prunes) - 1)[:8], "big")
+                self._prune_point = max(self._prune_point, last)
             self._pending = self._find_pending()
             self._unlink_pruned()
         except BaseException:
@@ -196,7 +197,8 @@ class LedgerStore(LedgerReading):
             How many there were.
 
         Raises:
-            StorageDamaged: A block's outcome is not what was stored of it.
+            StorageDamaged: A block's outcome is not what was stored of it; or the database of a ledger that was joined
+                from a checkpoint is gone, and can't be made again.
             StorageFailed: The disk failed.
 
         Durability: they are committed on return.
@@ -209,6 +211,11 @@ class LedgerStore(LedgerReading):
             self._files.stand_at(Positions(saved.kept, None if gone else saved.bodies))
         for number, places in self._pending:
             stored = self._files.read(number, places, with_bodies=with_bodies)
+            if stored.lacks_valid:
+                raise StorageDamaged(
+                    f"{self.directory} was joined from a checkpoint above block {number} and its database is gone: it "
+                    "can't be made again from the segments. Move the folder away and join again"
+                )
             outcome = rejudge(stored, self.staged_view())
             if outcome.verdicts != stored.verdicts or outcome.commit_hash != stored.commit_hash:
                 raise StorageDamaged(

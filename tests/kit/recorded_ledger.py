@@ -36,6 +36,7 @@ class RecordedLedger:
     def __init__(self, channel: str, height: int) -> None:
         self.height = height
         self.first_block = BlockNumber(0)
+        self.joined_at: BlockNumber | None = None
         self.vblock_hash: Digest = ZERO_DIGEST
         self._view = RecordedView(recorded_states(channel)[height].entries)
         self._blocks = [(VECTORS / channel / "blocks" / f"{number:06d}.block").read_bytes() for number in range(height)]
@@ -52,6 +53,9 @@ class RecordedLedger:
         if not 0 <= number < self.height:
             raise NotFound(f"no block {number}")
         return self._blocks[number]
+
+    def config_block_bytes(self, number: BlockNumber) -> bytes:
+        return self.block_bytes(number)
 
     def vblock(self, number: BlockNumber) -> VBlock:
         raise NotImplementedError("nothing here asks for vBlocks")

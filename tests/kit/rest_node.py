@@ -94,6 +94,10 @@ class RecordedLedger:
         return BlockNumber(self.prune_point + 1)
 
     @property
+    def joined_at(self) -> BlockNumber | None:
+        return None
+
+    @property
     def block_hash(self) -> Digest:
         return self.vblocks[self.height - 1].header.block_hash
 
@@ -109,6 +113,10 @@ class RecordedLedger:
         self._check(number)
         if number <= self.prune_point:
             raise Pruned(block=number, first_block=self.first_block)
+        return self.raw[number]
+
+    def config_block_bytes(self, number: BlockNumber) -> bytes:
+        self._check(number)
         return self.raw[number]
 
     def vblock(self, number: BlockNumber) -> VBlock:

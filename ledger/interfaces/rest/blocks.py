@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
-from ledger.core.errors import Busy, ChannelStopped, NotFound, Pruned
+from ledger.core.errors import BeforeJoining, Busy, ChannelStopped, NotFound, Pruned
 from ledger.core.names import BlockNumber, TxIndex
 from ledger.interfaces.rest import models, views
 from ledger.interfaces.rest.asking import (
@@ -47,7 +47,7 @@ async def show_channel(asked: AskedChannel) -> models.ChannelInfo:
     def read() -> models.ChannelInfo:
         ledger = asked.channel.ledger
         last = ledger.vblock(BlockNumber(ledger.height - 1))
-        return views.channel_info(asked.channel_id, last, ledger.first_block, asked.channel.status())
+        return views.channel_info(asked.channel_id, last, ledger.first_block, ledger.joined_at, asked.channel.status())
 
     return await asked.read(read)
 
@@ -57,7 +57,7 @@ async def show_channel(asked: AskedChannel) -> models.ChannelInfo:
     tags=["blocks"],
     summary="Show a block",
     response_model=models.BlockAnswer,
-    responses=bytes_or_json() | problems(NotFound, Pruned, ChannelStopped, Busy),
+    responses=bytes_or_json() | problems(NotFound, Pruned, BeforeJoining, ChannelStopped, Busy),
 )
 async def show_block(asked: AskedChannel, number: BlockPath, format: Format = None, accept: Accept = "") -> Response:
     """The block as the ordering service delivered it, with this peer's verdicts (metadata slots 2 and 4).
@@ -94,7 +94,8 @@ async def show_vblock(
 ) -> Response:
     """What the validated ledger keeps of a block: its valid transactions, and a stub for each invalid one.
 
-    Pruning never changes a vBlock.
+    Pruning never changes a vBlock. On a peer that joined from a later checkpoint, `envelopes` says that its valid
+    transactions are not here: the leaves are all there is.
     """
 
     def read() -> models.VBlockAnswer:

@@ -85,6 +85,10 @@ class ChannelInfo(Answer):
     reason: str = Field(description="Why it stopped; empty otherwise.")
     height: int = Field(description="Number of blocks committed.", examples=[208])
     first_block: BlockNo = Field(description="First block that is held whole: the prune point + 1.")
+    joined_at: int | None = Field(
+        description="Block of the checkpoint that this peer joined from; null: it has all blocks from the first on.",
+        examples=[200],
+    )
     block_hash: HashText = Field(description="Header hash of the last block.")
     vblock_hash: HashText = Field(description="Hash of its vBlock.")
     commit_hash: HashText = Field(description="Its commit hash; empty for block 0.")
@@ -156,7 +160,12 @@ class VBlockAnswer(Answer):
     header: VBlockHeaderAnswer
     vblock_hash: HashText
     leaves: list[LeafAnswer] = Field(description="One for each ordered transaction, in order.")
-    transactions: list[TransactionItem] = Field(description="The valid ones; empty if not asked for.")
+    envelopes: Literal["whole", "pruned"] = Field(
+        description="Whether the valid transactions are here: not below the checkpoint that a peer joined from."
+    )
+    transactions: list[TransactionItem] = Field(
+        description="The valid ones; empty if not asked for, or not here (`envelopes`)."
+    )
 
 
 class PlaceAnswer(Answer):

@@ -112,6 +112,15 @@ KINDS: tuple[tuple[type[errors.LedgerError], Kind], ...] = (
         ),
     ),
     (
+        errors.BeforeJoining,
+        Kind(
+            "before-joining",
+            HTTPStatus.GONE,
+            "This peer joined later",
+            "Ask a peer that was there from the start; verdicts, ids, hashes and the state are here.",
+        ),
+    ),
+    (
         errors.Pruned,
         Kind(
             "pruned",

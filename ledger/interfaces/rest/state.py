@@ -10,7 +10,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
-from ledger.core.errors import Busy, ChannelStopped, NotFound, shown
+from ledger.core.errors import BeforeJoining, Busy, ChannelStopped, NotFound, shown
 from ledger.core.names import Verdict
 from ledger.core.state import PUBLIC, HistoryEntry, StateKey, TxPlace
 from ledger.interfaces.rest import models, views
@@ -71,7 +71,7 @@ def entry_of(channel: ChannelView, namespace: str, key: bytes) -> models.StateAn
 @router.get(
     "/v1/channels/{channel}/history/{namespace}",
     summary="Show the history of a key, given as base64url",
-    responses=problems(ChannelStopped, Busy),
+    responses=problems(BeforeJoining, ChannelStopped, Busy),
 )
 async def show_history_by_query(
     asked: AskedChannel, namespace: Namespace, key: KeyQuery, limit: Limit = 100, before: Before = None
@@ -83,14 +83,16 @@ async def show_history_by_query(
 @router.get(
     "/v1/channels/{channel}/history/{namespace}/{key:path}",
     summary="Show the history of a key",
-    responses=problems(ChannelStopped, Busy),
+    responses=problems(BeforeJoining, ChannelStopped, Busy),
 )
 async def show_history(
     asked: AskedChannel, namespace: Namespace, key: KeyPath, limit: Limit = 100, before: Before = None
 ) -> models.HistoryAnswer:
     """The changes of a key by valid transactions, newest first, deletes included; none if it was never written.
 
-    Pruning removes nothing from it. A long history comes in pages: ask again with `before` set to `next`.
+    Pruning removes nothing from it. A peer that joined from a checkpoint does not know all of it and answers "before
+    joining", with the first block of which it knows the changes: never a part of it. A long history comes in pages:
+    ask again with `before` set to `next`.
     """
     return await read_history(asked, namespace, key, limit, before)
 

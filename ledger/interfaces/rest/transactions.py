@@ -10,7 +10,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
 
-from ledger.core.errors import Busy, ChannelStopped, NotFound, Pruned, shown
+from ledger.core.errors import BeforeJoining, Busy, ChannelStopped, NotFound, Pruned, shown
 from ledger.core.names import TxId
 from ledger.core.state import TxPlace
 from ledger.interfaces.rest import models, views
@@ -41,7 +41,7 @@ Id = Annotated[str, Path(description="Transaction id as claimed in the envelope'
     tags=["transactions"],
     summary="Show a transaction's envelope",
     response_model=models.EnvelopeAnswer,
-    responses=bytes_or_json() | problems(NotFound, Pruned, ChannelStopped, Busy),
+    responses=bytes_or_json() | problems(NotFound, Pruned, BeforeJoining, ChannelStopped, Busy),
 )
 async def show_envelope(
     asked: AskedChannel,
@@ -50,8 +50,9 @@ async def show_envelope(
     format: Format = None,
     accept: Accept = "",
 ) -> Response:
-    """The signed envelope. That of an invalid transaction at or below the prune point answers "pruned".
+    """The signed envelope; of an invalid transaction at or below the prune point the answer is "pruned".
 
+    A peer that joined from a checkpoint has none below it, and says so.
     As protobuf it is the serialized `common.Envelope`, byte for byte.
     """
 
@@ -115,9 +116,10 @@ def transaction_now(channel: ChannelView, tx_id: str) -> models.TransactionAnswe
     Raises:
         NotFound: No block holds its id.
     """
-    first_block = channel.ledger.first_block
+    first_block, joined_at = channel.ledger.first_block, channel.ledger.joined_at
     places = [
-        views.place_answer(place, channel.faults(place.block), first_block) for place in known_places(channel, tx_id)
+        views.place_answer(place, channel.faults(place.block), first_block, joined_at)
+        for place in known_places(channel, tx_id)
     ]
     return views.transaction_answer(tx_id, places)
 

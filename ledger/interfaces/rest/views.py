@@ -32,7 +32,9 @@ def channel_item(summary: ChannelSummary) -> models.ChannelItem:
     )
 
 
-def channel_info(channel_id: str, last: VBlock, first_block: BlockNumber, status: ChannelStatus) -> models.ChannelInfo:
+def channel_info(
+    channel_id: str, last: VBlock, first_block: BlockNumber, joined_at: BlockNumber | None, status: ChannelStatus
+) -> models.ChannelInfo:
     """Show a channel; everything about its height comes from one vBlock, so that it fits together."""
     return models.ChannelInfo(
         channel=channel_id,
@@ -40,6 +42,7 @@ def channel_info(channel_id: str, last: VBlock, first_block: BlockNumber, status
         reason=status.reason,
         height=last.header.number + 1,
         first_block=first_block,
+        joined_at=joined_at,
         block_hash=last.header.block_hash.hex(),
         vblock_hash=last.vblock_hash.hex(),
         commit_hash=last.header.commit_hash.hex(),
@@ -84,6 +87,7 @@ def vblock_answer(vblock: VBlock, faults: Faults, *, with_transactions: bool) ->
             )
             for leaf in vblock.leaves
         ],
+        envelopes="pruned" if vblock.lacks_envelopes else "whole",
         transactions=[
             models.TransactionItem.model_validate(
                 {"index": index, "verdict": Verdict.VALID.name, "verdict_code": 0, **render_envelope(envelope)}
@@ -99,9 +103,16 @@ def fault_fields(faults: Faults, index: int) -> dict[str, str | None]:
     return {"rule": fault.rule, "detail": fault.detail} if fault is not None else {"rule": None, "detail": None}
 
 
-def place_answer(place: TxPlace, faults: Faults, first_block: BlockNumber) -> models.PlaceAnswer:
-    """Show one place of an id. Only bodies of invalid transactions go, and only at or below the prune point."""
-    pruned = place.verdict != Verdict.VALID and place.block < first_block
+def place_answer(
+    place: TxPlace, faults: Faults, first_block: BlockNumber, joined_at: BlockNumber | None
+) -> models.PlaceAnswer:
+    """Show one place of an id.
+
+    Only bodies of invalid transactions go, and only at or below the prune point; a peer that joined from a checkpoint
+    never had any below it.
+    """
+    first_whole = (joined_at or 0) if place.verdict == Verdict.VALID else first_block
+    pruned = place.block < first_whole
     return models.PlaceAnswer(
         block=place.block,
         index=place.index,
