@@ -54,6 +54,7 @@ def test_half_of_the_order_is_the_largest_s(above: int, is_good: bool) -> None:
         sequence(integer(R), integer(S), integer(0)),
         sequence(integer(R), integer(S), b"\xff"),
     ],
+    ids=lambda _: "behind",  # The bytes differ from run to run.
 )
 def test_what_stands_behind_s_does_not_count(signature: bytes) -> None:
     assert verify(PUBLIC, MESSAGE, signature)
@@ -99,6 +100,7 @@ INSIDE = integer(R) + integer(S)
         sequence(integer(R), integer(ORDER - S)),
         R.to_bytes(32, "big") + S.to_bytes(32, "big"),
     ],
+    ids=lambda _: "form",
 )
 def test_a_signature_in_another_form_is_bad(signature: bytes) -> None:
     assert not verify(PUBLIC, MESSAGE, signature)
