@@ -1,11 +1,12 @@
 """Shared set-up: where a tool is missing, its tests skip with the reason, or fail where everything is required."""
 
-import os
 import shutil
 from collections.abc import Callable
 
 import pytest
 from hypothesis import settings
+
+from tests.kit.needs import lacks
 
 settings.register_profile("busy machine", deadline=None)  # How long one example takes says nothing about a rule.
 settings.load_profile("busy machine")
@@ -18,10 +19,7 @@ def need_tool() -> Callable[[str], str]:
     def find(program: str) -> str:
         path = shutil.which(program)
         if path is None:
-            reason = f"{program} is not installed"
-            if os.environ.get("PEERLEDGER_REQUIRE_ALL") == "1":
-                pytest.fail(reason)
-            pytest.skip(reason)
+            lacks(f"{program} is not installed")
         return path
 
     return find

@@ -32,6 +32,13 @@ def whole(_: BlockSource, data: bytes, seek: Seek) -> Any:
     return events_pb2.DeliverResponse(block=block_message(data, seek))
 
 
+def with_private_data(_: BlockSource, data: bytes, seek: Seek) -> Any:
+    """Make a response of a whole block and the private data that this peer holds of it: none, only hashes are kept."""
+    return events_pb2.DeliverResponse(
+        block_and_private_data=events_pb2.BlockAndPrivateData(block=block_message(data, seek))
+    )
+
+
 def filtered(source: BlockSource, data: bytes, _: Seek) -> Any:
     """Make a response of a block's ids, verdicts and events."""
     return events_pb2.DeliverResponse(filtered_block=filtered_block(decode_block(data), source.bundle.channel_id))
@@ -58,6 +65,7 @@ class PeerDeliver(events_pb2_grpc.DeliverServicer):  # type: ignore[misc]  # Gen
         self._filtered = DeliverEngine(
             channels.get, lambda bundle: channel_policy(bundle, FILTERED_BLOCK_EVENTS), now, filtered, status
         )
+        self._private = DeliverEngine(channels.get, blocks_policy, now, with_private_data, status)
         self._streams = 0
 
     async def Deliver(
@@ -72,6 +80,13 @@ class PeerDeliver(events_pb2_grpc.DeliverServicer):  # type: ignore[misc]  # Gen
     ) -> AsyncIterator[Any]:
         """Deliver ids, verdicts and events."""
         async for response in self._serve(self._filtered, request_iterator, context):
+            yield response
+
+    async def DeliverWithPrivateData(
+        self, request_iterator: AsyncIterator[Any], context: grpc.aio.ServicerContext[Any, Any]
+    ) -> AsyncIterator[Any]:
+        """Deliver whole blocks with the private data that this peer holds."""
+        async for response in self._serve(self._private, request_iterator, context):
             yield response
 
     async def _serve(
