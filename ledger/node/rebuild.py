@@ -185,7 +185,7 @@ class Judge:
 
 
 class Remake:
-    """Sees that block 0 is the genesis block before anything is made of it.
+    """Sees that block 0 is the genesis block, and that something can be made of every block.
 
     Args:
         genesis: The trust root.
@@ -201,6 +201,11 @@ class Remake:
         """Make the outcome of a block again."""
         if stored.number == 0 and (found := block_hash(whole(stored))) != self._expected:
             raise InvalidBlock("block 0", rule="genesis block", expected=self._expected, found=found)
+        if stored.lacks_valid:
+            raise StorageDamaged(
+                f"the ledger was joined from a checkpoint: the valid transactions of block {stored.number} are not here,"
+                " and no state can be made without them; nothing was changed. Let the peer join again"
+            )
         return self._following(stored, view)
 
 

@@ -38,6 +38,7 @@ from ledger.storage.keys import (
     ROOTS,
     SAVEPOINT_KEY,
     TREE_KEY,
+    Savepoint,
     block_key,
     entry_of,
     row_of,
@@ -81,6 +82,13 @@ class TreeState(NamedTuple):
     """Number of blocks whose changes are in it."""
 
     root: Node
+
+
+class Tip(NamedTuple):
+    """The ledger as of one committed block, read at once."""
+
+    savepoint: Savepoint
+    roots: CheckpointRoots
 
 
 class CheckpointState:
@@ -163,32 +171,27 @@ class CheckpointState:
             self._thin(number)
             return roots
 
-    def roots_at_tip(self) -> CheckpointRoots:
+    def tip(self) -> "Tip":
         """Compute the roots as of the last committed block; what changed since the last checkpoint costs, not what is.
 
         Nothing is written, and nobody is held up: all is read from one snapshot.
         """
         with _Reading(self._engine) as snapshot:
-            raw, savepoint = snapshot.get(TREE_KEY), snapshot.get(SAVEPOINT_KEY)
-            assert savepoint is not None, "a ledger with blocks has a savepoint"
-            number = savepoint_of(savepoint).height - 1
-            tree = _tree_of(raw)
-            pages = _TipPages(snapshot)
-            paged = PagedTree(pages, tree.root)
+            raw = snapshot.get(SAVEPOINT_KEY)
+            assert raw is not None, "a ledger with blocks has a savepoint"
+            savepoint = savepoint_of(raw)
+            number = savepoint.height - 1
+            tree = _tree_of(snapshot.get(TREE_KEY))
+            paged = PagedTree(_TipPages(snapshot), tree.root)
             firsts = intervals(snapshot)
             begun = [first for first in firsts if first <= tree.height]
             for first in [*begun[-1:], *[first for first in firsts if first > tree.height]]:
                 keys = changed_keys(snapshot, first)
                 while chunk := list(islice(keys, _CHUNK)):
-                    entries = [(key, snapshot.get(key)) for key in chunk]
-                    paged.update(
-                        sorted(
-                            (path_of(state_key_of(key)), None if raw is None else value_hash(entry_of(raw)))
-                            for key, raw in entries
-                        )
-                    )
+                    paged.update(sorted(_change(key, snapshot.get(key)) for key in chunk))
         vledger_root = self._extend_log(tree.height, number, self._engine.batch())
-        return _roots_of(BlockNumber(number), self._roots_value(number, paged.root, vledger_root))[0]
+        value = self._roots_value(number, paged.root, vledger_root)
+        return Tip(savepoint, _roots_of(BlockNumber(number), value)[0])
 
     def roots(self, number: int) -> CheckpointRoots | None:
         """Return the roots at a checkpoint if they were computed."""
@@ -270,7 +273,7 @@ class CheckpointState:
                 keys = list(islice(changed_keys(snapshot, interval, start), _CHUNK))
                 for key in keys:
                     raw = past.entry(key)
-                    changes.append((path_of(state_key_of(key)), None if raw is None else value_hash(entry_of(raw))))
+                    changes.append(_change(key, raw))
             if changes:
                 yield sorted(changes)
             if len(keys) < _CHUNK:
@@ -501,6 +504,11 @@ def _is_cached(key: bytes) -> bool:
 
 def _tree_value(tree: TreeState) -> bytes:
     return u64(tree.height) + u8(tree.root.leaf_count) + tree.root.hash
+
+
+def _change(key: bytes, raw: bytes | None) -> tuple[bytes, bytes | None]:
+    """Give what a raw entry is in the tree."""
+    return path_of(state_key_of(key)), None if raw is None else value_hash(entry_of(raw))
 
 
 def _tree_of(raw: bytes | None) -> TreeState:

@@ -21,7 +21,7 @@ from pathlib import Path
 from ledger.core.checkpoint import CheckpointProof
 from ledger.core.encoding import u64
 from ledger.core.errors import Fault, NotFound, StorageDamaged, StorageFailed
-from ledger.core.names import BlockNumber, ChannelId, Digest, TxIndex
+from ledger.core.names import ZERO_DIGEST, BlockNumber, ChannelId, Digest, TxIndex
 from ledger.storage.block_files import BlockFiles, Positions
 from ledger.storage.checkpoint_state import is_retained
 from ledger.storage.checkpoints import CheckpointStore
@@ -73,7 +73,7 @@ class Survey:
     """The latest valid checkpoint, whether its block is there or not; -1 for none."""
 
     chk: int
-    """Blocks between checkpoints."""
+    """Blocks between checkpoints, as far as the disk tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +102,7 @@ def rebuild(
     *,
     with_bodies: bool,
     may_cut: bool = False,
+    chk: int | None = None,
     files: Files | None = None,
     progress: Progress = lambda done, total: None,
 ) -> Rebuilt:
@@ -113,6 +114,7 @@ def rebuild(
         make_rejudge: Makes what judges the blocks.
         with_bodies: Whether that looks at the bodies of invalid transactions, where they are there.
         may_cut: Whether the ledger may become shorter than it was.
+        chk: Blocks between checkpoints, where the caller knows it; else it is found on the disk.
         files: The durable verbs.
         progress: Hears how many blocks are done.
 
@@ -141,21 +143,20 @@ def rebuild(
                 raise StorageDamaged(_what_is_missing(directory, survey))
             new = begin_new(directory)
         open_engine: OpenEngine = lambda _: LevelDbEngine(new)  # noqa: E731
-        store = LedgerStore.open(data, channel, chk=survey.chk, open_engine=open_engine, files=files)
+        store = LedgerStore.open(data, channel, chk=chk or survey.chk, open_engine=open_engine, files=files)
         stack.callback(store.close)
         store.recommit(
             make_rejudge(old.faults),
             group_blocks=GROUP_BLOCKS,
             with_bodies=with_bodies,
-            captures=captures_of(survey),
+            captures=captures_of(survey, chk or survey.chk),
             progress=lambda done: progress(done, survey.height),
         )
         compare(store, survey)
-        roots = store.roots_at_tip() if store.height else None
         rebuilt = Rebuilt(
             height=store.height,
             vblock_hash=store.vblock_hash,
-            state_hash=roots.state_hash if roots is not None else store.vblock_hash,
+            state_hash=store.tip().roots.state_hash if store.height else ZERO_DIGEST,
             anchor=None if survey.anchor is None else survey.anchor.statement.number,
             cut_blocks=max(0, survey.once - store.height),
             cut_bytes=survey.cut_bytes,
@@ -214,15 +215,15 @@ def look(directory: Path, channel: ChannelId, files: Files, once: int) -> Survey
     )
 
 
-def captures_of(survey: Survey) -> Callable[[int], bool]:
+def captures_of(survey: Survey, chk: int) -> Callable[[int], bool]:
     """Tell at which blocks the state is captured (see above)."""
     anchor = -1 if survey.anchor is None else survey.anchor.statement.number
-    newest = (survey.height - 1) // survey.chk * survey.chk
+    newest = (survey.height - 1) // chk * chk
 
     def captures(number: int) -> bool:
         if number == anchor:
             return number > 0
-        return number > survey.latest and number % survey.chk == 0 and is_retained(number, newest, survey.chk)
+        return number > survey.latest and number % chk == 0 and is_retained(number, newest, chk)
 
     return captures
 
