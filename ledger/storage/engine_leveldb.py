@@ -199,7 +199,7 @@ def _open(directory: Path) -> Any:
             paranoid_checks=True,
         )
     except (plyvel.Error, OSError) as error:
-        if isinstance(error, plyvel.CorruptionError) or "CURRENT" in str(error) or "missing files" in str(error):
+        if isinstance(error, plyvel.CorruptionError):  # An error of the disk, whatever file it names, is no damage.
             raise _damaged(directory, error) from error
         raise _failure("opening", directory, error) from error
 
