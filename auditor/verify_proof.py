@@ -22,6 +22,7 @@ configuration are ones that a node can work under (sizes, time-outs, addresses),
 import argparse
 import base64
 import datetime
+import functools
 import hashlib
 import json
 import re
@@ -163,24 +164,26 @@ def varint(data, at):
             return value, at
 
 
+@functools.lru_cache(maxsize=4096)
 def fields(data):
-    """Yield (number, wire type, value) of each field."""
-    at = 0
+    """List (number, wire type, value) of each field, in order."""
+    found, at = [], 0
     while at < len(data):
         tag, at = varint(data, at)
         number, wire = tag >> 3, tag & 7
         require(1 <= number < 1 << 29, "protobuf", f"field number {number}")
         if wire == VARINT:
             value, at = varint(data, at)
-            yield number, wire, value
+            found.append((number, wire, value))
             continue
         require(wire in (FIXED64, BYTES, FIXED32), "protobuf", f"wire type {wire}")
         size = {FIXED64: 8, FIXED32: 4}.get(wire)
         if size is None:
             size, at = varint(data, at)
         require(size <= len(data) - at, "protobuf", "a field that runs over the end")
-        yield number, wire, data[at : at + size]
+        found.append((number, wire, data[at : at + size]))
         at += size
+    return found
 
 
 def all_bytes(data, number):
@@ -278,14 +281,11 @@ def read_ecdsa(signature):
 # NotBefore: never by today's date, or every peer would judge differently.
 
 ORDERS = {
-    "secp224r1": 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFF16A2E0B8F03E13DD29455C5C2A3D,
-    "secp256r1": 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551,
-    "secp384r1": int("FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFC7634D81F4372DDF581A0DB248B0A77AECEC196ACCC52973", 16),
-    "secp521r1": int(
-        "01FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFA"
-        "51868783BF2F966B7FCC0148F709A5D03BB5C9B8899C47AEBB6FB71E91386409", 16,
-    ),
-}  # fmt: skip
+    "secp224r1": 2**224 - 0xE95D1F470FC1EC22D6BAA3A3D5C3,
+    "secp256r1": 2**256 - 2**224 + 2**192 - 0x4319055258E8617B0C46353D039CDAAF,
+    "secp384r1": 2**384 - 0x389CB27E0BC8D220A7E5F24DB74F58851313E695333AD68D,
+    "secp521r1": 2**521 - 0x5AE79787C40D069948033FEB708F65A2FC44A36477663B851449048E16EC79BF7,
+}
 """The order of each curve that Fabric knows."""
 
 GOOD_HASHES = ("sha256", "sha384", "sha512")
@@ -326,7 +326,7 @@ class Certificate:
             common = names.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
             self.name = str(common[-1].value) if common else ""
             self._read_extensions()
-        except (ValueError, IndexError, UnsupportedAlgorithm, x509.DuplicateExtension) as error:
+        except Exception as error:  # The library has many errors for what it can't read; each of them means this.
             raise Refused("certificate", str(error)) from error
         try:
             self.key = self.x509.public_key()
@@ -362,8 +362,8 @@ class Certificate:
             return False
         if not issuer.may_certify:
             return False
-        chosen = self.x509.signature_hash_algorithm
         try:
+            chosen = self.x509.signature_hash_algorithm
             if isinstance(issuer.key, ed25519.Ed25519PublicKey):
                 issuer.key.verify(self.x509.signature, self.signed)
             elif chosen is None or chosen.name not in GOOD_HASHES:
@@ -557,7 +557,7 @@ class Organisation:
             fits = any(certifier in self.units.get(unit, ()) for unit in certificate.units)
             require(fits, "organizational unit", f"{certificate.name!r} has none of the listed ones")
         if self.roles is not None:
-            wanted = {unit: certified for unit, certified in self.roles.values()}
+            wanted = dict(self.roles.values())
             found = [unit for unit in certificate.units if unit in wanted]
             require(all(wanted[unit] in (b"", certifier) for unit in found), "role unit", "certified by another CA")
             require(len(found) == 1, "role unit", f"{certificate.name!r} has {len(found)} of them")
@@ -974,7 +974,9 @@ class Trail:
             require(after.last_update is not None, "config update", f"none in block {block.number}")
             same = apply_update(before, after.last_update) == after.tree
             require(same, "config update", f"that in block {block.number} does not lead to its configuration")
-            renamed = [one for one in after.msp_ids if before.msp_ids.get(one, after.msp_ids[one]) != after.msp_ids[one]]
+            renamed = [
+                one for one in after.msp_ids if before.msp_ids.get(one, after.msp_ids[one]) != after.msp_ids[one]
+            ]
             require(not renamed, "MSP ID", f"block {block.number} changes that of {renamed}")
             self.steps.append((block.number, H(block.envelopes[0]), after))
 
@@ -1100,25 +1102,32 @@ def read_proof(data):
     return proof
 
 
-def check_checkpoint(channel, one, trail):
-    """A checkpoint is valid; give who signed it, and which policy they satisfy."""
+def check_vblock(channel, one):
+    """The vBlock header at a checkpoint is that of its block, and the one that was agreed on."""
     number, vblock = one["number"], one["vblock"]
-    # The block that the checkpoint is at, signed by the orderers, who name the last config block: so none is left out.
-    block = Block(number, one["block"]["previous_hash"], one["block"]["data_hash"], (), one["block"]["orderer_metadata"])
+    header = one["block"]
+    block = Block(number, header["previous_hash"], header["data_hash"], (), header["orderer_metadata"])
     require(vblock["block_hash"] == block.hash, "block hash", f"of checkpoint {number}")
     require(vblock_hash(channel, number, vblock) == one["vblock_hash"], "vBlock hash", f"of checkpoint {number}")
+    return block
+
+
+def check_checkpoint(channel, one, block, trail):
+    """A checkpoint is valid; give who signed it, and which policy they satisfy."""
+    number = one["number"]
     config_number, config_digest, config = trail.at(number)
-    if number == 0:
-        require(block.hash == trail.genesis_hash, "genesis block", "the checkpoint is at another one")
-    else:
-        named = block.check_orderers(trail.at(number - 1)[2])
-        require(named == config_number, "last config block", f"the orderers name {named}, the trail {config_number}")
     # The state, with the configuration that it is judged by.
     state = H(lp("peerledger/state/v1") + one["state_root"] + u64(config_number) + config_digest)
     require(state == one["state_hash"], "state hash", f"of checkpoint {number}")
     # The ledger begins with your genesis block.
     first = log_leaf(trail.genesis_vblock)
     check_inclusion("genesis block", first, 0, number + 1, one["genesis_path"], one["vledger_root"])
+    # The orderers signed the block that the checkpoint is at, and name the last config block: none is left out.
+    if number == 0:
+        require(block.hash == trail.genesis_hash, "genesis block", "the checkpoint is at another one")
+    else:
+        named = block.check_orderers(trail.at(number - 1)[2])
+        require(named == config_number, "last config block", f"the orderers name {named}, the trail {config_number}")
     # The signatures of peers: each good, each key once, and together enough, in their order.
     statement = lp("peerledger/checkpoint/v1") + lp(channel) + u64(number)
     statement += one["vblock_hash"] + one["vledger_root"] + one["state_hash"]
@@ -1159,13 +1168,11 @@ def verify(data, genesis):
 
 
 def _verify(data, genesis):
+    # What hashes show comes first, signatures last.
     proof = read_proof(data)
-    trail = Trail(genesis, proof["config_blocks"])
     kind, channel, checkpoint = proof["kind"], proof["channel"], proof["checkpoint"]
-    require(channel == trail.channel, "channel", f"the proof is about {channel}, the genesis block of {trail.channel}")
-    number = checkpoint["number"]
-    require(trail.steps[-1][0] <= number, "config blocks", f"one is above checkpoint {number}")
-    signers, policy = check_checkpoint(channel, checkpoint, trail)
+    number, older = checkpoint["number"], proof.get("older")
+    block = check_vblock(channel, checkpoint)
     facts = {"kind": kind, "channel": channel, "checkpoint": number}
     said = ("vblock_hash", "vledger_root", "state_hash")
     if kind in ("inclusion", "rejection"):
@@ -1173,14 +1180,18 @@ def _verify(data, genesis):
     elif kind in ("presence", "absence"):
         facts |= check_entry(kind, proof["entry"], checkpoint)
     elif kind == "consistency":
-        older = proof["older"]
-        require(older["number"] < number, "consistency", "the older checkpoint is not below the newer")
-        check_checkpoint(channel, older, trail)
+        older_block = check_vblock(channel, older)
         roots = older["vledger_root"], checkpoint["vledger_root"]
         check_consistency(older["number"] + 1, number + 1, proof["consistency_path"], *roots)
         facts |= {"older": older["number"], **{f"older_{name}": older[name].hex() for name in said}}
     if kind in ("consistency", "checkpoint"):
         facts |= {name: checkpoint[name].hex() for name in said}
+    trail = Trail(genesis, proof["config_blocks"])
+    require(channel == trail.channel, "channel", f"the proof is about {channel}, the genesis block of {trail.channel}")
+    require(trail.steps[-1][0] <= number, "config blocks", f"one is above checkpoint {number}")
+    signers, policy = check_checkpoint(channel, checkpoint, block, trail)
+    if older is not None:
+        check_checkpoint(channel, older, older_block, trail)
     trail_numbers = [step[0] for step in trail.steps[1:]]
     return {"facts": facts, "signers": signers, "policy": policy, "config_blocks": trail_numbers}
 

@@ -14,7 +14,7 @@ as of the checkpoint: nothing is judged by today's date, so a proof stays valid 
 organisations leave. The trail is checked by `wire.proofs`, which decodes; from there on everything is here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -181,66 +181,91 @@ class Verified:
     """The trail."""
 
 
-def verify_proof(proof: Proof, trail: ConfigTrail, metadata: Mapping[BlockNumber, OrdererMetadata]) -> Verified:
-    """Check a proof whose trail was checked.
+Judge = Callable[[Proof], tuple[ConfigTrail, Mapping[BlockNumber, OrdererMetadata]]]
+"""Judges the config blocks of a proof, and decodes what the orderers signed at each of its checkpoints."""
 
-    1. It is about the channel of the genesis block.
-    2. Its checkpoint is valid (`verify_checkpoint`).
-    3. No config block is above the checkpoint: what nothing rests on does not belong into a proof.
-    4. What it is about follows from the checkpoint.
+
+def verify_proof(proof: Proof, judge: Judge) -> Verified:
+    """Check a proof; signatures come last.
+
+    1. Each vBlock header at a checkpoint is that of its block, and hashes to the statement's vBlock hash.
+    2. What the proof is about follows from the hashes in the statement.
+    3. The config blocks follow from the genesis block, which is about the proof's channel.
+    4. No config block is above the checkpoint: what nothing rests on does not belong into a proof.
+    5. Each checkpoint is valid (`verify_checkpoint`).
 
     Args:
         proof: The proof.
-        trail: Its config blocks, judged.
-        metadata: What the orderers signed, by the number of each of its checkpoints.
+        judge: Does step 3's work; raises `Refused`.
 
     Raises:
-        InvalidProof, InvalidBlock, InvalidCheckpoint, PolicyNotSatisfied: A step fails; the rule is named.
+        InvalidProof, InvalidBlock, InvalidCheckpoint, InvalidConfig, PolicyNotSatisfied: A step fails; the rule is
+            named.
     """
     # 1.
+    checkpoint, subject = proof.checkpoint, proof.subject
+    checkpoints = (checkpoint, subject.older) if isinstance(subject, ProvenPrefix) else (checkpoint,)
+    for each in checkpoints:
+        verify_vblock(each)
+
+    # 2.
+    facts: dict[str, object] = {"kind": proof.kind.value, "channel": proof.channel, "checkpoint": checkpoint.number}
+    match subject:
+        case ProvenTransaction():
+            verify_transaction(subject, checkpoint)
+            facts |= transaction_facts(subject)
+        case ProvenEntry():
+            verify_entry(subject, checkpoint)
+            facts |= entry_facts(subject)
+        case ProvenPrefix(older, path):
+            verify_prefix(older, path, checkpoint)
+            facts |= {"older": older.number, **statement_facts(older, "older_"), **statement_facts(checkpoint, "")}
+        case None:
+            facts |= statement_facts(checkpoint, "")
+
+    # 3.
+    trail, metadata = judge(proof)
     if proof.channel != trail.channel:
         raise InvalidProof("proof", rule="channel", expected=trail.channel, found=shown(proof.channel))
 
-    # 2.
-    checkpoint = proof.checkpoint
-    signers = verify_checkpoint(checkpoint, trail, metadata[checkpoint.number])
-
-    # 3.
+    # 4.
     if trail.steps[-1].number > checkpoint.number:
         raise InvalidProof(
             "config trail", rule="config blocks", expected=f"none above checkpoint {checkpoint.number}",
             found=trail.steps[-1].number,
         )  # fmt: skip
 
-    # 4.
-    facts: dict[str, object] = {"kind": proof.kind.value, "channel": proof.channel, "checkpoint": checkpoint.number}
-    match proof.subject:
-        case ProvenTransaction() as transaction:
-            verify_transaction(transaction, checkpoint)
-            facts |= transaction_facts(transaction)
-        case ProvenEntry() as entry:
-            verify_entry(entry, checkpoint)
-            facts |= entry_facts(entry)
-        case ProvenPrefix(older, path):
-            verify_checkpoint(older, trail, metadata[older.number])
-            verify_prefix(older, path, checkpoint)
-            facts |= {"older": older.number, **statement_facts(older, "older_"), **statement_facts(checkpoint, "")}
-        case None:
-            facts |= statement_facts(checkpoint, "")
+    # 5.
+    signers, *_ = [verify_checkpoint(each, trail, metadata[each.number]) for each in checkpoints]
     numbers = tuple(step.number for step in trail.steps[1:])
     return Verified(facts, signers, describe_global_policy(trail.at(checkpoint.number).after), numbers)
 
 
+def verify_vblock(checkpoint: ProvenCheckpoint) -> None:
+    """Check that the vBlock header at a checkpoint is that of its block, and the one that was agreed on.
+
+    Raises:
+        InvalidProof: It is not.
+    """
+    statement, vblock = checkpoint.proof.statement, checkpoint.vblock
+    subject = f"checkpoint {checkpoint.number}"
+    found = block_hash(checkpoint.block)
+    if (vblock.number, vblock.block_hash) != (checkpoint.number, found):
+        raise InvalidProof(subject, rule="block hash", expected=vblock.block_hash, found=found)
+    found = vblock_hash(statement.channel, vblock)
+    if found != statement.vblock_hash:
+        raise InvalidProof(subject, rule="vBlock hash", expected=statement.vblock_hash, found=found)
+
+
 def verify_checkpoint(checkpoint: ProvenCheckpoint, trail: ConfigTrail, metadata: OrdererMetadata) -> tuple[str, ...]:
-    """Check that a checkpoint is valid.
+    """Check that a checkpoint is valid, whose vBlock header was checked.
 
     1. Its statement is about the channel.
-    2. The vBlock header is that of the block, and hashes to the statement's vBlock hash.
-    3. The orderers signed that block, by the configuration before it, and name the trail's last config block: else one
+    2. State root and last config block make the statement's state hash.
+    3. The ledger begins with the genesis block: its vBlock is the first in the statement's vLedger root.
+    4. The orderers signed the block, by the configuration before it, and name the trail's last config block: else one
        that removed some of the signers could have been left out.
-    4. State root and last config block make the statement's state hash.
-    5. The ledger begins with the genesis block: its vBlock is the first in the statement's vLedger root.
-    6. The signatures satisfy the channel's policy, by the configuration after the block, in their order.
+    5. The signatures satisfy the channel's policy, by the configuration after the block, in their order.
 
     Returns:
         Who signed, `MSP name`.
@@ -256,40 +281,32 @@ def verify_checkpoint(checkpoint: ProvenCheckpoint, trail: ConfigTrail, metadata
         raise InvalidProof(subject, rule="channel", expected=trail.channel, found=shown(statement.channel))
 
     # 2.
-    found = block_hash(checkpoint.block)
-    if checkpoint.vblock.number != number or checkpoint.vblock.block_hash != found:
-        raise InvalidProof(subject, rule="block hash", expected=checkpoint.vblock.block_hash, found=found)
-    found = vblock_hash(trail.channel, checkpoint.vblock)
-    if found != statement.vblock_hash:
-        raise InvalidProof(subject, rule="vBlock hash", expected=statement.vblock_hash, found=found)
-
-    # 3.
     last = trail.at(number)
-    if number == 0:
-        if checkpoint.vblock.block_hash != trail.genesis_block:
-            raise InvalidProof(
-                subject, rule="genesis block", expected=trail.genesis_block, found=checkpoint.vblock.block_hash
-            )
-    else:
-        check_orderer_signatures(checkpoint.block, metadata, trail.at(number - 1).after)
-        check_last_config(checkpoint.block, metadata, last.number)
-
-    # 4.
     found = CheckpointRoots(
         number, statement.vblock_hash, statement.vledger_root, checkpoint.state_root, last.number, last.envelope_digest
     ).state_hash
     if found != statement.state_hash:
         raise InvalidProof(subject, rule="state hash", expected=statement.state_hash, found=found)
 
-    # 5.
+    # 3.
+    first, path = log_leaf(trail.genesis_vblock), checkpoint.genesis_path
     try:
-        verify_inclusion(log_leaf(trail.genesis_vblock), 0, number + 1, checkpoint.genesis_path, statement.vledger_root)
+        verify_inclusion(first, 0, number + 1, path, statement.vledger_root)
     except InvalidProof as error:
         raise InvalidProof(
-            subject, rule="genesis block", expected="a ledger that begins with it", found=f"{error}"
+            subject, rule="genesis block", expected="a ledger that begins with it", found=error
         ) from error
 
-    # 6.
+    # 4.
+    if number > 0:
+        check_orderer_signatures(checkpoint.block, metadata, trail.at(number - 1).after)
+        check_last_config(checkpoint.block, metadata, last.number)
+    elif checkpoint.vblock.block_hash != trail.genesis_block:
+        raise InvalidProof(
+            subject, rule="genesis block", expected=trail.genesis_block, found=checkpoint.vblock.block_hash
+        )
+
+    # 5.
     signers = check_proof(checkpoint.proof, last.after, CheckpointRules())
     return tuple(f"{each.identity.msp_id} {each.name}" for each in signers)
 
@@ -416,8 +433,8 @@ def in_words(verified: Verified) -> tuple[tuple[str, ...], tuple[str, ...]]:
         case Kind.CONSISTENCY:
             proved.append(
                 f"The validated ledger of channel {facts['channel']} at checkpoint {facts['older']} is the beginning "
-                f"of that at checkpoint {number}: nothing up to block {facts['older']} was changed in between. The older checkpoint is valid by the same "
-                "rules as the newer."
+                f"of that at checkpoint {number}: nothing up to block {facts['older']} was changed in between. "
+                f"Checkpoint {facts['older']} is valid by the same rules."
             )
         case Kind.CHECKPOINT:
             proved.append(

@@ -7,10 +7,10 @@ they are a peer's own, and nobody signed them. docs/proofs.md describes every me
 Steps of `verify_file`:
 
 1. the file has the form;
-2. the genesis block is one, and its configuration can be used;
-3. each config block is well formed, signed by the orderers of the configuration before it, and its configuration
-   follows from that one by the update in it, with its admins' signatures and the next sequence number;
-4. everything else: `core.proofs.verify_proof`.
+2. everything that hashes show, and then the rest: `core.proofs.verify_proof`, which asks on its way for
+3. the trail: the genesis block is one, and its configuration can be used; each config block is well formed, signed by
+   the orderers of the configuration before it, and its configuration follows from that one by the update in it, with
+   its admins' signatures and the next sequence number.
 """
 
 import json
@@ -24,7 +24,7 @@ from ledger.core.checkpoint import SIGNATURES_MAX, CheckpointProof, PeerSignatur
 from ledger.core.errors import InvalidBlock, InvalidConfig, MalformedMessage
 from ledger.core.hashing import digest
 from ledger.core.names import NEVER, ZERO_DIGEST, BlockNumber, ChannelId, Digest, TxId, TxIndex, Verdict
-from ledger.core.orderer_signatures import check_orderer_signatures
+from ledger.core.orderer_signatures import OrdererMetadata, check_orderer_signatures
 from ledger.core.proofs import (
     ConfigStep,
     ConfigTrail,
@@ -245,7 +245,7 @@ class _Members:
     def text(self, name: str) -> str:
         """Take a text that can be written as UTF-8."""
         found = self.take(name)
-        if not isinstance(found, str) or any(0xD800 <= ord(letter) < 0xE000 for letter in found):
+        if not isinstance(found, str) or _SURROGATE.search(found):
             raise self.refuse(name, "a text", found)
         return found
 
@@ -314,6 +314,7 @@ class _Members:
         return Digest(raw)
 
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _HEX = re.compile(r"([0-9a-f]{2})*")
 
 
@@ -410,7 +411,7 @@ def _config_block(text: str) -> Block:
 
 
 def verify_file(data: bytes, genesis: bytes) -> Verified:
-    """Check a proof's file against a genesis block (steps 1 to 4).
+    """Check a proof's file against a genesis block (steps 1 to 3).
 
     Args:
         data: The file.
@@ -422,19 +423,21 @@ def verify_file(data: bytes, genesis: bytes) -> Verified:
     Raises:
         Refused: A step fails; the rule is named.
     """
-    proof = decode_proof(data)
-    trail = follow_trail(decode_block(genesis), proof.config_blocks)
-    checkpoints = [proof.checkpoint]
-    if isinstance(proof.subject, ProvenPrefix):
-        checkpoints.append(proof.subject.older)
-    metadata = {
-        each.number: orderer_metadata(each.block, trail.at(max(each.number - 1, 0)).after) for each in checkpoints
-    }
-    return verify_proof(proof, trail, metadata)
+
+    def judge(proof: Proof) -> tuple[ConfigTrail, dict[BlockNumber, OrdererMetadata]]:
+        trail = follow_trail(decode_block(genesis), proof.config_blocks)
+        checkpoints = [proof.checkpoint]
+        if isinstance(proof.subject, ProvenPrefix):
+            checkpoints.append(proof.subject.older)
+        return trail, {
+            each.number: orderer_metadata(each.block, trail.at(max(each.number - 1, 0)).after) for each in checkpoints
+        }
+
+    return verify_proof(decode_proof(data), judge)
 
 
 def follow_trail(genesis: Block, blocks: tuple[Block, ...]) -> ConfigTrail:
-    """Follow config blocks from the genesis block on (steps 2 and 3).
+    """Follow config blocks from the genesis block on (step 3).
 
     Raises:
         InvalidBlock, InvalidConfig: A step fails.
@@ -451,7 +454,7 @@ def follow_trail(genesis: Block, blocks: tuple[Block, ...]) -> ConfigTrail:
 
 
 def next_step(block: Block, previous: BlockNumber, before: Bundle) -> Bundle:
-    """Check one config block of a trail (step 3); give the configuration after it."""
+    """Check one config block of a trail; give the configuration after it."""
     if block.number <= previous:
         raise InvalidBlock(
             f"config block {block.number}", rule="block number", expected=f"above {previous}", found=block.number

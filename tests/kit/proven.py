@@ -118,7 +118,11 @@ def life() -> ProvenLife:
             channel.organisations = (org2, org3)
         else:
             outcomes.append(channel.commit(*transactions(channel, number)))
-    signers = {4: (org1.peer, org3.peer), 8: (org1.peer, org2.peer), 12: (org2.peer, org3.peer)}
+    signers: dict[int, tuple[Signer, ...]] = {
+        4: (org1.peer, org3.peer),
+        8: (org1.peer, org2.peer),
+        12: (org2.peer, org3.peer),
+    }
     return ProvenLife(channel, (org1, org2, org3), encode_block(genesis), tuple(outcomes), signers, revoked)
 
 
@@ -152,6 +156,25 @@ class ProvenLedger:
     def close(self) -> None:
         self.records.close()
         self.store.close()
+
+
+@cache
+def small_examples() -> dict[str, Proof]:
+    """One proof of each kind, at the first checkpoints, with little to check."""
+    known = life()
+    with tempfile.TemporaryDirectory() as folder:
+        ledger = ProvenLedger(Path(folder), height=6)
+        source = ledger.source
+        made = {
+            "inclusion": source.transaction(known.id_of(4, 0)),
+            "rejection": source.transaction(known.id_of(2, 11)),
+            "presence": source.entry(public_key("asset", "last")),
+            "absence": source.entry(public_key("asset", "forged")),
+            "absence beside another leaf": source.entry(public_key("asset", "key9")),
+            "checkpoint": source.checkpoint(BlockNumber(4)),
+        }
+        ledger.close()
+    return made
 
 
 @cache
@@ -191,5 +214,6 @@ __all__ = [
     "ProvenLife",
     "examples",
     "life",
+    "small_examples",
     "update_envelope",
 ]
