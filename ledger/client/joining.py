@@ -3,12 +3,12 @@
 import grpc
 
 from ledger.client.tls import ClientTls, open_channel
-from ledger.core.errors import NotFound, PeerUnreachable
+from ledger.core.errors import Busy, NotFound, PeerUnreachable
 
 SERVICE = "/ledger.v1.Joining/"
 
-ANSWER_TIMEOUT_S = 30.0
-"""How long one answer may take; the first offer of a large state takes longest."""
+ANSWER_TIMEOUT_S = 10.0
+"""How long one answer may take: about a megabyte, and a peer that needs longer says so at once."""
 
 
 class JoinClient:
@@ -29,6 +29,7 @@ class JoinClient:
 
         Raises:
             NotFound: The peer does not have what was asked for; its text says why.
+            Busy: It can't answer now; ask again.
             PeerUnreachable: It did not answer, or refused.
         """
         call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(SERVICE + method)
@@ -38,6 +39,8 @@ class JoinClient:
             text = f"peer at {self.address}: {error.code().name}: {error.details()}"
             if error.code() == grpc.StatusCode.NOT_FOUND:
                 raise NotFound(text) from error
+            if error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED:
+                raise Busy(text) from error
             raise PeerUnreachable(text) from error
 
     async def close(self) -> None:

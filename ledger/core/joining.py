@@ -19,9 +19,9 @@ from ledger.core.channel_config import Bundle
 from ledger.core.checkpoint import CheckpointProof, CheckpointRoots, Statement
 from ledger.core.checkpoint_proof import CheckpointRules, CountedSigner, check_proof
 from ledger.core.errors import InvalidBlock, InvalidCheckpoint, InvalidProof
-from ledger.core.hashing import header_hash
+from ledger.core.hashing import digest, header_hash
+from ledger.core.merkle import GrowingLog
 from ledger.core.merkle import leaf_hash as log_leaf
-from ledger.core.merkle import tree_hash
 from ledger.core.names import ZERO_DIGEST, BlockNumber, ChannelId, Digest
 from ledger.core.orderer_signatures import OrdererMetadata, check_last_config, check_orderer_signatures
 from ledger.core.state import Entry, StateKey
@@ -30,6 +30,9 @@ from ledger.core.vblock import Leaf, VBlockHeader, tx_root, vblock_hash
 
 CHUNK_BITS_MAX = 16
 """Chunks of a state are at most 2^16."""
+
+ENTRIES_PER_CHUNK, BYTES_PER_CHUNK = 2_000, 1 << 20
+"""Mean size of a chunk; paths are hashes, so chunks differ little but for the size of single values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,58 +123,113 @@ def check_offer(
     return signers
 
 
-def check_heads(heads: Sequence[BlockHead], statement: Statement) -> tuple[Digest, ...]:
-    """Check the heads of all blocks up to a checkpoint.
+class HeadChain:
+    """Follows the heads of the blocks up to a checkpoint, one by one, in little memory.
 
     1. There is one for each block, in order.
-    2. Each names the block before it.
+    2. Each names the block before it; the first is that of the genesis block.
     3. The vBlock hash of the last one, and the root of the log of all of them, are those that were signed.
 
-    Returns:
-        The vBlock hash of each block.
+    Nothing is proved of any head before `finish`: the signatures are on the end of the chain.
+
+    Args:
+        statement: What was signed.
+        genesis_hash: Header hash of the genesis block.
+    """
+
+    def __init__(self, statement: Statement, genesis_hash: Digest) -> None:
+        """Stand before block 0."""
+        self.count = 0
+        """Heads so far."""
+        self._statement = statement
+        self._expected = genesis_hash
+        self._previous = ZERO_DIGEST
+        self._named = b""
+        self._log = GrowingLog()
+
+    def add(self, head: BlockHead) -> Digest:
+        """Take the next head; give the hash of its vBlock.
+
+        Raises:
+            InvalidBlock: Step 1 or 2 fails.
+        """
+        # 1.
+        subject = f"head {self.count}"
+        if head.number != self.count:
+            raise InvalidBlock(subject, rule="block number", expected=self.count, found=head.number)
+
+        # 2.
+        if head.previous_hash != self._named:
+            raise InvalidBlock(subject, rule="previous hash", expected=self._named, found=head.previous_hash)
+        self._named = head.block_hash
+        if head.number == 0 and self._named != self._expected:
+            raise InvalidBlock(subject, rule="genesis block", expected=self._expected, found=self._named)
+        self._previous = vblock_hash(
+            self._statement.channel,
+            VBlockHeader(
+                head.number, self._previous, Digest(self._named), head.transaction_count, head.valid_count,
+                head.tx_root, head.commit_hash,
+            ),
+        )  # fmt: skip
+        self._log.append(log_leaf(self._previous))
+        self.count += 1
+        return self._previous
+
+    def finish(self) -> None:
+        """Compare the end with what was signed (steps 1 and 3).
+
+        Raises:
+            InvalidBlock: It is something else.
+        """
+        statement = self._statement
+        subject = f"heads of {statement.channel}"
+        if self.count != statement.number + 1:
+            raise InvalidBlock(subject, rule="block count", expected=statement.number + 1, found=self.count)
+        if self._previous != statement.vblock_hash:
+            raise InvalidBlock(subject, rule="vBlock hash", expected=statement.vblock_hash, found=self._previous)
+        root = self._log.root()
+        if root != statement.vledger_root:
+            raise InvalidBlock(subject, rule="VLedger root", expected=statement.vledger_root, found=root)
+
+
+def check_is_of(block: Block, head: BlockHead) -> None:
+    """Check that a whole block is the one that a head stands for.
+
+    Raises:
+        InvalidBlock: It is another one.
+    """
+    found = block_hash(block)
+    if found != head.block_hash:
+        raise InvalidBlock(f"block {head.number}", rule="block hash", expected=head.block_hash, found=found)
+
+
+def check_leaves(head: BlockHead, leaves: Sequence[Leaf], whole: Block | None = None) -> None:
+    """Check the leaves of one block.
+
+    1. There are as many as its head says, numbered from 0, and as many valid ones.
+    2. Their tree has the root of its head.
+    3. Where the block is known whole, they are those of its envelopes.
 
     Raises:
         InvalidBlock: A step fails.
     """
-    hashes: list[Digest] = []
-    previous, named = ZERO_DIGEST, b""
-    for number, head in enumerate(heads):
-        if head.number != number:
-            raise InvalidBlock(f"head {number}", rule="block number", expected=number, found=head.number)
-        if number and head.previous_hash != named:
-            raise InvalidBlock(f"head {number}", rule="previous hash", expected=named, found=head.previous_hash)
-        named = head.block_hash
-        header = VBlockHeader(
-            head.number, previous, Digest(named), head.transaction_count, head.valid_count, head.tx_root,
-            head.commit_hash,
-        )  # fmt: skip
-        previous = vblock_hash(statement.channel, header)
-        hashes.append(previous)
-    subject = f"heads of {statement.channel}"
-    if len(heads) != statement.number + 1:
-        raise InvalidBlock(subject, rule="block count", expected=statement.number + 1, found=len(heads))
-    if previous != statement.vblock_hash:
-        raise InvalidBlock(subject, rule="vBlock hash", expected=statement.vblock_hash, found=previous)
-    root = tree_hash([log_leaf(one) for one in hashes])
-    if root != statement.vledger_root:
-        raise InvalidBlock(subject, rule="VLedger root", expected=statement.vledger_root, found=root)
-    return tuple(hashes)
-
-
-def check_leaves(head: BlockHead, leaves: Sequence[Leaf]) -> None:
-    """Check the leaves of one block against its head.
-
-    Raises:
-        InvalidBlock: They are not those that the head stands for.
-    """
+    # 1.
     subject = f"leaves of block {head.number}"
     valid = sum(leaf.verdict == 0 for leaf in leaves)
     found_counts, expected_counts = (len(leaves), valid), (head.transaction_count, head.valid_count)
     if found_counts != expected_counts or any(leaf.index != index for index, leaf in enumerate(leaves)):
         raise InvalidBlock(subject, rule="leaf count", expected=expected_counts, found=found_counts)
+
+    # 2.
     found = tx_root(leaves)
     if found != head.tx_root:
         raise InvalidBlock(subject, rule="transaction root", expected=head.tx_root, found=found)
+
+    # 3.
+    if whole is not None and [digest(envelope) for envelope in whole.envelopes] != [
+        leaf.envelope_digest for leaf in leaves
+    ]:
+        raise InvalidBlock(subject, rule="envelope digests", expected="those of the block's envelopes")
 
 
 def check_checkpoint_block(
@@ -187,9 +245,7 @@ def check_checkpoint_block(
     Raises:
         InvalidBlock: A step fails.
     """
-    found = block_hash(block)
-    if found != head.block_hash:
-        raise InvalidBlock(f"block {head.number}", rule="block hash", expected=head.block_hash, found=found)
+    check_is_of(block, head)
     check_data_hash(block)
     if block.number > 0:
         check_orderer_signatures(block, metadata, before)
@@ -199,10 +255,10 @@ def check_checkpoint_block(
 # -- chunks
 
 
-def chunk_bits(entry_count: int, entries_per_chunk: int) -> int:
-    """Choose into how many chunks a state is cut: 2^bits, so that a chunk has about as many entries as wished for."""
+def chunk_bits(entry_count: int, size_bytes: int) -> int:
+    """Choose into how many chunks a state is cut: 2^bits, so that they have about the wanted size each."""
     bits = 0
-    while bits < CHUNK_BITS_MAX and entry_count >> bits > entries_per_chunk:
+    while bits < CHUNK_BITS_MAX and (entry_count >> bits > ENTRIES_PER_CHUNK or size_bytes >> bits > BYTES_PER_CHUNK):
         bits += 1
     return bits
 
@@ -271,11 +327,12 @@ def _early_end(chunk: StateChunk, leaves: Sequence[tuple[bytes, Digest]], bits: 
 
 __all__ = [
     "BlockHead",
+    "HeadChain",
     "JoinOffer",
     "StateChunk",
     "check_checkpoint_block",
     "check_chunk",
-    "check_heads",
+    "check_is_of",
     "check_leaves",
     "check_offer",
     "chunk_bits",

@@ -69,6 +69,32 @@ def root_at(size: int, node_at: NodeAt) -> Digest:
     return _range_root(0, size, node_at) if size else EMPTY_ROOT
 
 
+class GrowingLog:
+    """The root of a log that only grows, of which nothing is kept but the roots of its complete subtrees."""
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        self._peaks: list[Digest] = []
+        self._size = 0
+
+    def append(self, leaf: Digest) -> None:
+        """Take the next leaf hash in."""
+        size = self._size
+        while size & 1:
+            leaf, size = node_hash(self._peaks.pop(), leaf), size >> 1
+        self._peaks.append(leaf)
+        self._size += 1
+
+    def root(self) -> Digest:
+        """Hash the log as it is."""
+        if not self._peaks:
+            return EMPTY_ROOT
+        root = self._peaks[-1]
+        for peak in reversed(self._peaks[:-1]):
+            root = node_hash(peak, root)
+        return root
+
+
 def inclusion_proof(index: int, size: int, node_at: NodeAt) -> tuple[Digest, ...]:
     """Make the audit path of leaf `index` in the tree of the first `size` leaves, from the leaf up.
 

@@ -98,7 +98,8 @@ class Agreement:
             self.channel.fault(StorageFailed(f"storage of checkpoints: {failed.exceptions[0]}"))
 
     def close(self) -> None:
-        """Close the records."""
+        """End the work for joiners, and close the records."""
+        self.joining.close()
         self.records.close()
 
 

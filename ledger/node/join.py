@@ -5,40 +5,54 @@
    configuration before it and by re-applying its update.
 3. *Checkpoint*: the proof satisfies the channel's policy, and this peer's own if it has one, under the configuration
    after the checkpoint.
-4. *Heads* of all blocks, against the hashes that were signed; a pinned vBlock hash, if one was given, is among them.
-5. *The block at the checkpoint*, whole, signed by the orderers, naming the last config block of the trail.
-6. *Freshness*: the orderers are asked for their newest block. The checkpoint must not be older than what they can still
-   deliver from, and there must be no newer config block than the trail's.
+4. *Heads* of all blocks, against the hashes that were signed; a pinned vBlock hash, if one was given, is among them;
+   and the config blocks of the trail are those of their heads.
+5. *The block at the checkpoint*, whole, signed by the orderers, naming the last config block of the trail: else peers
+   that were members once could leave out the configuration that removed them, and sell a false state.
+6. *Freshness*, see `join_freshness`.
 7. *Leaves* of each block against its head, *chunks* of the state against the state root, from all sources at once.
 8. Everything is put together beside, its roots are computed and compared, and one rename installs it.
 
-Killed anywhere, it begins again with what was checked already, or, if the sources have moved on, anew.
+Where all sources of one checkpoint fail, those of the next older one are tried; then, as long as a round brought
+anything new, all that did not lie are asked again: the sources may have moved on to a newer checkpoint meanwhile.
+
+Killed anywhere, it begins again with what was checked already, and checks that again.
 """
 
 import asyncio
 import logging
 import shutil
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
-from ledger.client.joining import JoinClient
+from ledger.client.joining import ANSWER_TIMEOUT_S, JoinClient
 from ledger.client.orderer import OrdererClient
 from ledger.client.tls import ClientTls
-from ledger.core.block import Block
+from ledger.core.block import Block, block_hash
 from ledger.core.channel_config import Bundle
 from ledger.core.checkpoint_proof import CheckpointRules, CountedSigner, Scope
-from ledger.core.errors import InvalidBlock, LedgerError, PeerUnreachable, Refused
+from ledger.core.errors import (
+    Conflict,
+    InvalidBlock,
+    InvalidCheckpoint,
+    InvalidProof,
+    LedgerError,
+    PeerUnreachable,
+    Refused,
+)
 from ledger.core.hashing import digest
 from ledger.core.joining import (
     BlockHead,
+    HeadChain,
     JoinOffer,
     StateChunk,
     check_checkpoint_block,
     check_chunk,
-    check_heads,
-    check_leaves,
+    check_is_of,
     check_offer,
 )
 from ledger.core.names import BlockNumber, ChannelId, Digest
@@ -47,10 +61,13 @@ from ledger.core.ports import Signer
 from ledger.core.vblock import Leaf
 from ledger.node.config import PeerChannel, PeerSettings
 from ledger.node.files import read
-from ledger.node.join_sources import AnswerFolder, Source, Sources
+from ledger.node.join_blocks import Heads, fetch_heads, fetch_leaves, leaf_pages
+from ledger.node.join_freshness import Anchor, newest_height
+from ledger.node.join_sources import AnswerFolder, NobodyLeft, Source, Sources, first_of
 from ledger.node.rules import check_block, check_signatures, genesis_bundle
 from ledger.storage.checkpoints import CheckpointStore
-from ledger.storage.installing import Installation
+from ledger.storage.files import DirectoryLock
+from ledger.storage.installing import Installation, installing_folder
 from ledger.wire import joining as wire
 from ledger.wire.block import decode_block
 from ledger.wire.codec import CODEC
@@ -59,15 +76,22 @@ from ledger.wire.orderer_metadata import orderer_metadata
 
 log = logging.getLogger("peerledger.join")
 
-ASKED_AT_ONCE = 8
-"""Questions about leaves and chunks that are under way at once."""
+AHEAD = 8
+"""Questions about leaves and chunks that are under way, or answered and not yet used, at once."""
 
-ORDERER_TIMEOUT_S = 10.0
+OFFER_WAIT_S = 600.0
+"""How long a peer may take to cut its state into chunks for the first joiner, where nobody else offers anything."""
+
+ROUNDS_MAX = 8
+"""How often the sources are asked for offers."""
 
 Progress = Callable[[str, int, int | None], None]
 """Hears what is being done, how much of it is, and how much there is."""
 
 Item = TypeVar("Item")
+Asked = TypeVar("Asked")
+
+Offered = tuple[Source, JoinOffer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +119,27 @@ class Trail:
     def last(self) -> Block:
         """The last config block."""
         return self.blocks[-1]
+
+    def bundle_before(self, number: BlockNumber) -> Bundle:
+        """The configuration before the block at the checkpoint, which may itself be the last config block."""
+        return self.before if self.last.number == number else self.after
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A checkpoint of which steps 1 to 6 are done."""
+
+    offer: JoinOffer
+    trail: Trail
+    signers: tuple[CountedSigner, ...]
+    heads: Heads
+    whole: Block
+    """The block at the checkpoint."""
+
+    floor: int
+    """Newest height that is known: below it this peer signs nothing."""
+
+    warnings: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -157,274 +202,330 @@ class Joiner:
             read(settings.tls.key),
         )  # fmt: skip
         self._tls = tls
-        self._addresses = tuple(addresses)
+        self._addresses = tuple(dict.fromkeys(addresses))
         self._sources = Sources(())
-        self._folder = settings.data_dir / "channels" / f".joining-{self._channel_id}"
+        self._target = settings.data_dir / "channels" / self._channel_id
+        self._folder = self._target.with_name(f".joining-{self._channel_id}")
 
     async def run(self) -> JoinReport:
         """Join.
 
         Raises:
-            Conflict: The channel has a ledger already.
+            Conflict: The channel has a ledger already, or another process is joining.
             PeerUnreachable: Nobody can be joined from; the text says why of each source.
-            Refused: The checkpoint is not fresh.
+            Refused: The checkpoint is not fresh, or not that of the pinned vBlock.
             StorageFailed: The disk failed.
         """
+        if self._target.exists():
+            remove(self._folder, installing_folder(self._target))
+            raise Conflict(
+                f"{self._target} is there already: the channel {self._channel_id} has a ledger. To join anew, stop the "
+                "peer and move the folder away"
+            )
+        answers = AnswerFolder(self._folder)
+        lock = DirectoryLock(self._folder / "LOCK")
         self._sources = Sources([Source(address, JoinClient(address, self._tls)) for address in self._addresses])
         try:
-            offer, trail, signers = await self._choose()
-            heads = await self._heads(offer)
-            whole = await self._checkpoint_block(offer, trail, heads[-1])
-            floor, warnings = await self._check_freshness(offer, trail)
-            await self._install(offer, trail, heads, whole, floor)
+            checked = await self._rounds(answers)
+            remove(self._folder)
         finally:
             await self._sources.close()
-        statement = offer.proof.statement
+            lock.close()
+        statement = checked.offer.proof.statement
         return JoinReport(
             self._channel_id, statement.number, statement.vblock_hash.hex(), statement.state_hash.hex(),
-            tuple(f"{one.identity.msp_id} {one.name}" for one in signers), warnings,
-            {one.address: one.dropped or f"{one.answers} answers" for one in self._sources.all},
+            tuple(f"{one.identity.msp_id} {one.name}" for one in checked.signers), checked.warnings,
+            {one.address: one.in_words for one in self._sources.all},
         )  # fmt: skip
+
+    async def _rounds(self, answers: AnswerFolder) -> Checked:
+        """Ask for offers and join from one, again as long as that brings anything new."""
+        for _ in range(ROUNDS_MAX):
+            before = self._sources.progress
+            try:
+                return await self._round(answers)
+            except NobodyLeft as error:
+                if self._sources.progress == before:
+                    raise
+                log.info("join_begins_again", extra={"reason": str(error)})
+                self._sources.take_back()
+        raise self._sources.none_left()
+
+    async def _round(self, answers: AnswerFolder) -> Checked:
+        """Join from the newest checkpoint that somebody offers and that can be joined from.
+
+        Raises:
+            NobodyLeft: There is none.
+        """
+        offers = await self._offers()
+        groups: dict[tuple[BlockNumber, bytes], list[Offered]] = {}
+        for source, offer in offers:
+            about = offer.proof.statement.encoded + offer.state_root + bytes((offer.chunk_bits,))
+            groups.setdefault((offer.number, about), []).append((source, offer))
+        for (number, about), group in sorted(groups.items(), key=lambda pair: (pair[0][0], len(pair[1])), reverse=True):
+            for source, offer in offers:
+                source.aside = "" if (source, offer) in group else f"it offers checkpoint {offer.number}, not {number}"
+            try:
+                checked = await self._check(group, answers)
+                answers.begin(about)
+                await self._install(checked, answers)
+            except NobodyLeft as error:
+                log.info("checkpoint_given_up", extra={"checkpoint": number, "reason": str(error)})
+                continue
+            return checked
+        raise self._sources.none_left()
 
     # -- steps 1 to 3
 
-    async def _choose(self) -> tuple[JoinOffer, Trail, tuple[CountedSigner, ...]]:
-        """Find the newest checkpoint that somebody offers and that is valid."""
+    async def _offers(self) -> list[Offered]:
+        """Ask all sources for offers; those that are busy are waited for only where nobody else offers anything."""
+        self._tell("asking for checkpoints", 0, len(self._sources.left))
         question = wire.encode_offer_question(self._channel_id)
-        self._tell("asking for checkpoints", 0, len(self._sources.all))
-        asked = [self._sources.ask_one(one, "GetOffer", question, wire.decode_offer) for one in self._sources.all]
-        offers = [
-            (source, offer)
-            for source, offer in zip(self._sources.all, await asyncio.gather(*asked), strict=True)
-            if offer is not None
-        ]
-        failure: LedgerError | None = None
-        for number in sorted({offer.number for _, offer in offers}, reverse=True):
-            same = [(source, offer) for source, offer in offers if offer.number == number and not source.dropped]
-            for source, offer in same:
-                try:
-                    trail = await self._trail(source, offer)
-                    config_digest = digest(trail.last.envelopes[0])
-                    signers = check_offer(offer, self._channel_id, trail.after, config_digest, self._rules)
-                except LedgerError as error:
-                    failure = error
-                    self._sources.drop(source, error)
-                    continue
-                self._keep_those_of(offer, offers)
-                return offer, trail, signers
-        raise self._sources.none_left() from failure
+        tasks = {
+            asyncio.create_task(
+                self._sources.ask_one(one, "GetOffer", question, self._read_offer, busy_s_max=OFFER_WAIT_S)
+            ): one
+            for one in self._sources.left
+        }
+        waiting = set(tasks)
+        found: list[Offered] = []
+        limit_s = ANSWER_TIMEOUT_S + 1
+        while waiting:
+            done, waiting = await asyncio.wait(waiting, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+            found += [(tasks[one], offer) for one in done if (offer := one.result()) is not None]
+            if not done and found:
+                break
+            if not done:
+                self._tell("waiting for a peer that prepares its state", 0, None)
+        for one in waiting:
+            one.cancel()
+            self._sources.drop(tasks[one], PeerUnreachable("it was still preparing its state when others were ready"))
+        return found
 
-    def _keep_those_of(self, chosen: JoinOffer, offers: Iterable[tuple[Source, JoinOffer]]) -> None:
-        """Ask no more who offers something else."""
-        for source, offer in offers:
-            if offer.proof.statement != chosen.proof.statement or offer.chunk_bits != chosen.chunk_bits:
-                text = f"it offers checkpoint {offer.number}, and {chosen.number} is joined from"
-                self._sources.drop(source, PeerUnreachable(text))
+    def _read_offer(self, answer: bytes) -> JoinOffer:
+        """Read an offer; one of another channel is none."""
+        offer = wire.decode_offer(answer)
+        if offer.channel != self._channel_id:
+            raise InvalidCheckpoint("join offer", rule="channel", expected=self._channel_id, found=offer.channel)
+        return offer
+
+    async def _check(self, group: Sequence[Offered], answers: AnswerFolder) -> Checked:
+        """Do steps 2 to 6 for a checkpoint that some sources offer.
+
+        Raises:
+            NobodyLeft: None of them can show it.
+            Refused: It is not fresh, or not that of the pinned vBlock.
+        """
+        for source, offer in group:
+            if source.dropped:
+                continue
+            try:
+                trail = await self._trail(source, offer)
+                signers = check_offer(
+                    offer, self._channel_id, trail.after, digest(trail.last.envelopes[0]), self._rules
+                )
+                heads = await self._heads(offer, trail, answers)
+            except (NobodyLeft, WrongHistory):
+                raise
+            except LedgerError as error:
+                self._sources.drop(source, error)
+                continue
+            whole = await self._checkpoint_block(offer, trail, heads[offer.number], answers)
+            floor, warnings = await self._check_freshness(offer, trail, whole)
+            return Checked(offer, trail, signers, heads, whole, floor, warnings)
+        raise self._sources.none_left()
 
     async def _trail(self, source: Source, offer: JoinOffer) -> Trail:
         """Follow the config blocks that a source names, from the genesis block on (step 2)."""
         genesis = decode_block(self._genesis)
         blocks, before, after = [genesis], self._first, self._first
-        for number in offer.config_numbers[1:]:
-            self._tell("config blocks", len(blocks), len(offer.config_numbers))
-            question = wire.BlockQuestion(self._channel_id, number, offer.number)
-            answer = await source.client.ask("GetConfigBlock", wire.encode_block_question(question))
+
+        def check(number: BlockNumber, bundle: Bundle, answer: bytes) -> tuple[Block, Bundle]:
             block = decode_block(wire.decode_block_answer(answer))
             if block.number != number:
                 raise InvalidBlock(f"config block {number}", rule="block number", expected=number, found=block.number)
             check_block(block)
-            check_signatures(block, after)
-            before, after = after, next_bundle(after, config_payload(block.envelopes[0])[1], CODEC)
+            check_signatures(block, bundle)
+            if len(block.envelopes) != 1:
+                raise InvalidBlock(f"config block {number}", rule="config block", expected="one envelope",
+                                   found=len(block.envelopes))  # fmt: skip
+            return block, next_bundle(bundle, config_payload(block.envelopes[0])[1], CODEC)
+
+        for number in offer.config_numbers[1:]:
+            self._tell("config blocks", len(blocks), len(offer.config_numbers))
+            question = wire.encode_block_question(wire.BlockQuestion(self._channel_id, number, offer.number))
+            found = await self._sources.ask_one(source, "GetConfigBlock", question, partial(check, number, after))
+            if found is None:
+                raise PeerUnreachable(source.dropped)
+            before = after
+            block, after = found
             blocks.append(block)
         return Trail(tuple(blocks), before, after)
 
     # -- steps 4 to 6
 
-    async def _heads(self, offer: JoinOffer) -> tuple[BlockHead, ...]:
-        """Get the heads of all blocks from one source, and check them together (step 4)."""
-        count = offer.number + 1
-        while self._sources.left:
-            source = self._sources.left[0]
-            heads: list[BlockHead] = []
-            try:
-                while len(heads) < count:
-                    question = wire.BlockQuestion(self._channel_id, BlockNumber(len(heads)), offer.number)
-                    page = wire.decode_heads(await source.client.ask("GetHeads", wire.encode_block_question(question)))
-                    if not page:
-                        raise InvalidBlock("heads", rule="block count", expected=count, found=len(heads))
-                    heads += page
-                    self._tell("heads of blocks", len(heads), count)
-                hashes = check_heads(heads, offer.proof.statement)
-            except LedgerError as error:
-                self._sources.drop(source, error)
-                continue
-            self._check_trust(hashes)
-            return tuple(heads)
-        raise self._sources.none_left()
+    async def _heads(self, offer: JoinOffer, trail: Trail, answers: AnswerFolder) -> Heads:
+        """Get the heads of all blocks (step 4).
 
-    def _check_trust(self, hashes: Sequence[Digest]) -> None:
-        """Check the pinned vBlock."""
-        trust = self._trust
-        if trust is None:
-            return
-        found = hashes[trust.number] if trust.number < len(hashes) else None
-        if found != trust.vblock_hash:
-            raise InvalidBlock(
+        Raises:
+            NobodyLeft: Nobody has them.
+            InvalidBlock: They were signed, and the trail is not theirs.
+        """
+        heads = Heads(self._channel_id, offer.number, answers)
+        statement, trust = offer.proof.statement, self._trust
+        genesis_hash = block_hash(trail.blocks[0])
+        pinned: list[Digest] = []
+
+        def see(head: BlockHead, vblock_hash: Digest) -> None:
+            if trust is not None and head.number == trust.number:
+                pinned[:] = [vblock_hash]
+            self._tell("heads of blocks", head.number + 1, offer.number + 1)
+
+        await fetch_heads(heads, self._sources, lambda: HeadChain(statement, genesis_hash), see)
+        for block in trail.blocks:
+            check_is_of(block, heads[block.number])
+        if trust is not None and pinned != [trust.vblock_hash]:
+            raise WrongHistory(
                 f"vBlock {trust.number}", rule="pinned vBlock hash", expected=trust.vblock_hash,
-                found=found or f"none: the checkpoint is at block {len(hashes) - 1}",
+                found=pinned[0] if pinned else f"none: the checkpoint is at block {offer.number}",
             )  # fmt: skip
+        return heads
 
-    async def _checkpoint_block(self, offer: JoinOffer, trail: Trail, head: BlockHead) -> Block:
+    async def _checkpoint_block(self, offer: JoinOffer, trail: Trail, head: BlockHead, answers: AnswerFolder) -> Block:
         """Get the block at the checkpoint whole (step 5)."""
-        before = trail.before if trail.last.number == offer.number else trail.after
+        before = trail.bundle_before(offer.number)
 
         def check(answer: bytes) -> Block:
             block = decode_block(wire.decode_block_answer(answer))
             check_checkpoint_block(block, head, orderer_metadata(block, before), before, trail.last.number)
             return block
 
-        if offer.number == 0:
-            return trail.last
-        question = wire.BlockQuestion(self._channel_id, offer.number, offer.number)
-        return await self._sources.ask("GetCheckpointBlock", wire.encode_block_question(question), check)
+        question = wire.encode_block_question(wire.BlockQuestion(self._channel_id, offer.number, offer.number))
+        return await self._sources.ask("GetCheckpointBlock", question, check, answers)
 
-    async def _check_freshness(self, offer: JoinOffer, trail: Trail) -> tuple[int, tuple[str, ...]]:
+    async def _check_freshness(self, offer: JoinOffer, trail: Trail, whole: Block) -> tuple[int, tuple[str, ...]]:
         """Ask the orderers how far they are (step 6); give the newest height known, and what was not checked.
 
         Raises:
-            Refused: There is a newer config block, or the orderers can't deliver what follows any more.
+            NotFresh: There is a newer config block, or the orderers can't deliver what follows any more.
         """
-        for setting in self._orderers:
-            orderer = OrdererClient(setting.address, ClientTls(read(setting.tls_roots), self._tls.certificate,
-                                                               self._tls.key))  # fmt: skip
-            try:
-                async with asyncio.timeout(ORDERER_TIMEOUT_S):
-                    newest = decode_block(await orderer.newest_block(self._channel_id, self._signer))
-                    await self._check_newest(newest, offer, trail, orderer)
-                return max(newest.number, offer.number), ()
-            except (PeerUnreachable, TimeoutError) as error:
-                log.info("orderer_not_asked", extra={"orderer": setting.address, "reason": str(error)})
-            finally:
-                await orderer.close()
-        if self._trust is not None or self._rules.local_policy is not None:
-            return offer.number, ("no orderer answered: whether the checkpoint is fresh was not checked",)
-        return offer.number, (
-            "no orderer answered, and neither a local policy nor a pinned vBlock was given: that those who signed were "
-            "still members when they did rests on the sources' word",
-        )
+        self._tell("asking the orderers", 0, None)
+        anchor = Anchor(
+            self._channel_id, whole, trail.last.number, trail.bundle_before(offer.number), trail.after
+        )  # fmt: skip
+        orderers = self._orderers_of(trail.after)
+        try:
+            newest, failures = await newest_height(anchor, orderers, self._signer)
+        finally:
+            await asyncio.gather(*(one.close() for one in orderers))
+        warnings = []
+        if offer.interval_blocks != self._settings.checkpoint.interval_blocks:
+            warnings.append(
+                f"checkpoint.interval_blocks is {self._settings.checkpoint.interval_blocks} here and "
+                f"{offer.interval_blocks} at the peers that were joined from: it should be the same"
+            )
+        if newest < 0:
+            why = "; ".join(failures) or "the channel names none"
+            if self._trust is not None or self._rules.local_policy is not None:
+                warnings.append(f"no orderer answered ({why}): whether the checkpoint is fresh was not checked")
+            else:
+                warnings.append(
+                    f"no orderer answered ({why}), and neither a local policy nor a pinned vBlock was given: that those"
+                    " who signed were still members when they did rests on the sources' word"
+                )
+        return max(newest, offer.number), tuple(warnings)
 
-    async def _check_newest(self, newest: Block, offer: JoinOffer, trail: Trail, orderer: OrdererClient) -> None:
-        """Check what the orderers say of their newest block."""
-        subject = f"checkpoint {offer.number}"
-        if newest.number < offer.number:
-            raise Refused(subject, rule="freshness", expected=f"at most block {newest.number}, the orderers' newest",
-                          found=offer.number)  # fmt: skip
-        if newest.number == 0:
-            return
-        metadata = orderer_metadata(newest, trail.after)
-        if metadata.last_config > trail.last.number:
-            raise Refused(
-                subject, rule="newer configuration", expected=f"none after block {trail.last.number}",
-                found=f"config block {metadata.last_config}; join once a checkpoint above it is valid",
-            )  # fmt: skip
-        check_signatures(newest, trail.after)
-        if newest.number > offer.number:
-            following = decode_block(await orderer.block(self._channel_id, self._signer, offer.number + 1))
-            if following.number != offer.number + 1:
-                raise Refused(subject, rule="freshness", expected=f"orderers that deliver block {offer.number + 1}",
-                              found=following.number)  # fmt: skip
+    def _orderers_of(self, bundle: Bundle) -> list[OrdererClient]:
+        """Connect to the orderers of the settings and to those that the configuration names."""
+        roots = {one.address: read(one.tls_roots) for one in self._orderers}
+        for organisation in bundle.orderer.organisations:
+            for address in organisation.endpoints:
+                roots.setdefault(address, b"\n".join(organisation.tls_roots))
+        return [
+            OrdererClient(address, ClientTls(root, self._tls.certificate, self._tls.key))
+            for address, root in roots.items()
+            if root
+        ]
 
     # -- steps 7 and 8
 
-    async def _install(
-        self, offer: JoinOffer, trail: Trail, heads: Sequence[BlockHead], whole: Block, floor: int
-    ) -> None:
+    async def _install(self, checked: Checked, answers: AnswerFolder) -> None:
         """Get leaves and state, put everything together and install it."""
-        statement = offer.proof.statement
-        answers = AnswerFolder(self._folder, statement.encoded + bytes((offer.chunk_bits,)))
+        offer = checked.offer
         chk = self._settings.checkpoint.interval_blocks
-        installation = Installation(self._settings.data_dir, statement, offer.config_numbers, chk=chk)
+        installation = Installation(self._settings.data_dir, offer.proof.statement, offer.config_numbers, chk=chk)
         try:
-            blocks = {block.number: block for block in (*trail.blocks, whole)}
-            await self._add_blocks(offer, heads, blocks, installation, answers)
+            await self._add_blocks(checked, installation, answers)
             await self._add_chunks(offer, installation, answers)
             self._tell("comparing with what was signed", 0, None)
             with CheckpointStore(installation.records_directory, self._channel_id) as records:
                 records.record_valid(offer.proof, Scope.FULL)
-                records.raise_floor(floor)
-            await asyncio.to_thread(installation.finish)
+                records.raise_floor(checked.floor)
+            installation.finish()
+        except BaseExceptionGroup as group:
+            installation.abandon()
+            raise first_of(group) from group
+        except InvalidCheckpoint:  # Every piece was true, and the whole is not: nothing of it is used again.
+            remove(self._folder)
+            raise
         except BaseException:
             installation.abandon()
             raise
-        shutil.rmtree(self._folder, ignore_errors=True)
 
-    async def _add_blocks(
-        self,
-        offer: JoinOffer,
-        heads: Sequence[BlockHead],
-        whole: dict[BlockNumber, Block],
-        installation: Installation,
-        answers: AnswerFolder,
-    ) -> None:
-        """Get the leaves of all blocks, in order."""
-        number = BlockNumber(0)
-        while number <= offer.number:
-            question = wire.encode_block_question(wire.BlockQuestion(self._channel_id, number, offer.number))
-            page = await self._sources.ask("GetLeaves", question, partial(checked_leaves, heads, number), answers)
-            for each, leaves in page:
-                installation.add_block(heads[each], leaves, whole.get(each))
-            number = BlockNumber(number + len(page))
-            self._tell("leaves of blocks", number, offer.number + 1)
+    async def _add_blocks(self, checked: Checked, installation: Installation, answers: AnswerFolder) -> None:
+        """Get the leaves of all blocks, used in order."""
+        heads = checked.heads
+        whole = {block.number: block for block in (*checked.trail.blocks, checked.whole)}
+
+        async def get(bounds: tuple[BlockNumber, BlockNumber]) -> Sequence[tuple[BlockHead, Sequence[Leaf]]]:
+            return await fetch_leaves(heads, self._sources, answers, whole, bounds)
+
+        def use(page: Sequence[tuple[BlockHead, Sequence[Leaf]]]) -> None:
+            for head, leaves in page:
+                installation.add_block(head, leaves, whole.get(head.number))
+            self._tell("leaves of blocks", page[-1][0].number + 1, heads.last + 1)
+
+        await in_order(leaf_pages(heads), get, use)
 
     async def _add_chunks(self, offer: JoinOffer, installation: Installation, answers: AnswerFolder) -> None:
-        """Get the chunks of the state, several at once."""
+        """Get the chunks of the state."""
         count = 1 << offer.chunk_bits
-        done = 0
 
         async def get(index: int) -> StateChunk:
             question = wire.encode_chunk_question(wire.ChunkQuestion(self._channel_id, offer.number, index))
             return await self._sources.ask("GetChunk", question, partial(checked_chunk, offer, index), answers)
 
-        async def add(chunk: StateChunk) -> None:
-            nonlocal done
+        def use(chunk: StateChunk) -> None:
             installation.add_entries(chunk.entries)
-            done += 1
-            self._tell("chunks of the state", done, count)
+            self._tell("chunks of the state", chunk.index + 1, count)
 
-        await at_once(range(count), get, add)
+        await in_order(range(count), get, use)
 
 
-async def at_once(
-    items: Iterable[int], get: Callable[[int], Awaitable[Item]], use: Callable[[Item], Awaitable[None]]
+class WrongHistory(Refused):
+    """What the members signed is not the history that this peer was told to trust."""
+
+
+async def in_order(
+    items: Iterable[Item], get: Callable[[Item], Awaitable[Asked]], use: Callable[[Asked], None]
 ) -> None:
-    """Get some at once, and use them one by one as they come."""
-    waiting = iter(items)
-
-    async def worker() -> None:
-        for item in waiting:
-            await use(await get(item))
-
-    async with asyncio.TaskGroup() as group:
-        for _ in range(ASKED_AT_ONCE):
-            group.create_task(worker())
-
-
-def checked_leaves(
-    heads: Sequence[BlockHead], number: BlockNumber, answer: bytes
-) -> tuple[tuple[BlockNumber, tuple[Leaf, ...]], ...]:
-    """Read leaves of blocks from a number on and check each block's against its head.
+    """Get some ahead at once, and use them one by one, in order.
 
     Raises:
-        MalformedMessage, InvalidBlock: They are none, of other blocks, or not those of the heads.
+        ExceptionGroup: Of what getting raised.
     """
-    page = wire.decode_leaves(answer)
-    if not page or number + len(page) > len(heads):
-        raise InvalidBlock(f"leaves from block {number} on", rule="block count", expected="some", found=len(page))
-    for expected, (found, leaves) in enumerate(page, number):
-        if found != expected:
-            raise InvalidBlock(f"leaves of block {expected}", rule="block number", expected=expected, found=found)
-        check_leaves(heads[expected], leaves)
-    return page
+    waiting: deque[asyncio.Task[Asked]] = deque()
+
+    async def one(item: Item) -> Asked:
+        return await get(item)
+
+    async with asyncio.TaskGroup() as group:
+        for item in items:
+            waiting.append(group.create_task(one(item)))
+            if len(waiting) == AHEAD:
+                use(await waiting.popleft())
+        while waiting:
+            use(await waiting.popleft())
 
 
 def checked_chunk(offer: JoinOffer, index: int, answer: bytes) -> StateChunk:
@@ -435,9 +536,15 @@ def checked_chunk(offer: JoinOffer, index: int, answer: bytes) -> StateChunk:
     """
     chunk = wire.decode_chunk(answer)
     if chunk.index != index:
-        raise InvalidBlock(f"chunk {index}", rule="chunk index", expected=index, found=chunk.index)
+        raise InvalidProof(f"chunk {index}", rule="chunk index", expected=index, found=chunk.index)
     check_chunk(chunk, offer.chunk_bits, offer.state_root)
     return chunk
+
+
+def remove(*folders: Path) -> None:
+    """Remove what an earlier or a finished joining left; what can't be removed is in nobody's way."""
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 __all__ = ["JoinReport", "Joiner", "Trust"]

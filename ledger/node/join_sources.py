@@ -1,27 +1,31 @@
 """Whom does a joiner ask, and what when one of them lies?  Sources, each of them dropped at its first failure.
 
 An answer counts once it was checked; a source whose answer fails the check is dropped with the rule that it broke, one
-that does not answer with what happened. What was checked is remembered in a folder, and checked again when a joiner
-that was killed comes back: it is taken from there instead of being asked for.
+that does not answer with what happened. One that lacked something or fell silent may be asked again later, one that
+lied is not. What was checked is remembered in a folder, and checked again when a joiner that was killed comes back: it
+is taken from there instead of being asked for.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import TypeVar
 
 from ledger.client.joining import JoinClient
-from ledger.core.errors import LedgerError, NotFound, PeerUnreachable, Refused, StorageFailed
+from ledger.core.errors import Busy, LedgerError, NotFound, PeerUnreachable, Refused, StorageFailed
 
 log = logging.getLogger("peerledger.join")
 
 Checked = TypeVar("Checked")
 
-OFFER_TIMEOUT_S = 60.0
-"""How long a peer may take to cut its state into chunks for the first joiner."""
+BUSY_S_MAX = 20.0
+"""How long a source may say that it can't answer now."""
+
+BUSY_PAUSE_S = 0.2
+"""Pause before it is asked again."""
 
 
 @dataclass(slots=True)
@@ -33,35 +37,52 @@ class Source:
     dropped: str = ""
     """Why it is asked no more; empty while it is."""
 
+    lied: bool = False
+    """Whether it was dropped for what it said, and not for saying nothing."""
+
+    aside: str = ""
+    """Why it is not asked at present."""
+
     answers: int = 0
     """Answers of it that were good."""
 
+    @property
+    def in_words(self) -> str:
+        """What became of it."""
+        return self.dropped or self.aside or f"{self.answers} answers"
 
-@dataclass(slots=True)
+
+class NobodyLeft(PeerUnreachable):
+    """Every source that could be asked has failed."""
+
+
 class AnswerFolder:
-    """Answers that were checked, for a joiner that comes back.
+    """Answers that were checked, for a joiner that comes back.  None is believed: each is checked again.
 
     Args:
         folder: Where they lie.
-        key: What they are about; those about something else are removed.
     """
 
-    folder: Path
-    key: bytes
-    taken: int = field(default=0, init=False)
-    """Answers that were found here."""
-
-    def __post_init__(self) -> None:
-        """Keep what is about the same, remove the rest."""
-        mark = self.folder / "about"
+    def __init__(self, folder: Path) -> None:
+        """Take what is there."""
+        self._folder = folder
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            if not mark.exists() or mark.read_bytes() != self.key:
-                for path in self.folder.iterdir():
-                    path.unlink()
-                mark.write_bytes(self.key)
+            folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise StorageFailed(f"preparing {self.folder} failed: {error}") from error
+            raise StorageFailed(f"making {folder} failed: {error}") from error
+
+    def begin(self, about: bytes) -> None:
+        """Keep the chunks of one checkpoint's state, remove those of another; blocks are the same for all."""
+        mark = self._folder / "about"
+        try:
+            if mark.exists() and mark.read_bytes() == about:
+                return
+            for path in self._folder.iterdir():
+                if path.name.startswith("GetChunk-") or path.suffix == ".half":
+                    path.unlink()
+            mark.write_bytes(about)
+        except OSError as error:
+            raise StorageFailed(f"preparing {self._folder} failed: {error}") from error
 
     def get(self, method: str, question: bytes) -> bytes | None:
         """Find an answer."""
@@ -80,8 +101,16 @@ class AnswerFolder:
         except OSError as error:
             raise StorageFailed(f"writing {path} failed: {error}") from error
 
+    def forget(self, method: str) -> None:
+        """Remove the answers to one kind of question."""
+        try:
+            for path in self._folder.glob(f"{method}-*"):
+                path.unlink()
+        except OSError as error:
+            raise StorageFailed(f"emptying {self._folder} failed: {error}") from error
+
     def _path(self, method: str, question: bytes) -> Path:
-        return self.folder / f"{method}-{sha256(question).hexdigest()[:32]}"
+        return self._folder / f"{method}-{sha256(question).hexdigest()[:32]}"
 
 
 class Sources:
@@ -94,76 +123,120 @@ class Sources:
     def __init__(self, sources: Sequence[Source]) -> None:
         """Ask all of them, until they fail."""
         self.all = tuple(sources)
+        self.progress = 0
+        """Answers that a later try need not ask for again."""
         self._turn = 0
 
     @property
     def left(self) -> tuple[Source, ...]:
-        """Those that have not failed."""
-        return tuple(one for one in self.all if not one.dropped)
+        """Those that are asked."""
+        return tuple(one for one in self.all if not one.dropped and not one.aside)
 
     def drop(self, source: Source, error: Exception) -> None:
         """Ask a source no more."""
-        source.dropped = str(error)
+        if source.dropped:
+            return  # Several questions to it were under way.
+        source.dropped, source.lied = str(error), isinstance(error, Refused)
         log.warning("join_source_dropped", extra={"source": source.address, "reason": source.dropped})
 
+    def only(self, wanted: Iterable[Source], reason: str) -> None:
+        """Ask some for now, and leave the others aside."""
+        names = {one.address for one in wanted}
+        for one in self.all:
+            one.aside = "" if one.address in names else reason
+
+    def take_back(self) -> None:
+        """Ask those again that did not lie."""
+        for one in self.all:
+            one.aside = ""
+            if not one.lied:
+                one.dropped = ""
+
     async def ask_one(
-        self, source: Source, method: str, question: bytes, check: Callable[[bytes], Checked]
+        self,
+        source: Source,
+        method: str,
+        question: bytes,
+        check: Callable[[bytes], Checked],
+        busy_s_max: float = BUSY_S_MAX,
     ) -> Checked | None:
         """Ask one source, and check what it says; None, and the source dropped, if either fails."""
-        timeout_s = OFFER_TIMEOUT_S if method == "GetOffer" else 30.0
-        try:
-            checked = check(await source.client.ask(method, question, timeout_s))
-        except (PeerUnreachable, NotFound, Refused) as error:
-            self.drop(source, error)
-            return None
-        source.answers += 1
-        return checked
+        until = asyncio.get_running_loop().time() + busy_s_max
+        while True:
+            try:
+                checked = check(await source.client.ask(method, question))
+            except Busy as error:
+                if asyncio.get_running_loop().time() > until:
+                    self.drop(source, error)
+                    return None
+            except (PeerUnreachable, NotFound, Refused) as error:
+                self.drop(source, error)
+                return None
+            else:
+                source.answers += 1
+                return checked
+            await asyncio.sleep(BUSY_PAUSE_S)
 
     async def ask(
-        self, method: str, question: bytes, check: Callable[[bytes], Checked], answers: AnswerFolder | None = None
+        self,
+        method: str,
+        question: bytes,
+        check: Callable[[bytes], Checked],
+        answers: AnswerFolder,
+        only: Source | None = None,
     ) -> Checked:
-        """Ask the sources in turn until one gives an answer that passes its check.
+        """Give a checked answer: the one in the folder, or of the sources in turn until one passes.
 
         Args:
             method: Method of the service.
             question: The question.
             check: Reads and checks an answer; raises `Refused`.
             answers: Where checked answers are found and kept.
+            only: Asks this one alone.
 
         Raises:
-            PeerUnreachable: No source is left; the text says why each of them was dropped.
+            NobodyLeft: No source is left; the text says why each of them was dropped.
         """
-        known = answers.get(method, question) if answers is not None else None
-        if known is not None and answers is not None:
+        known = answers.get(method, question)
+        if known is not None:
             try:
-                checked = check(known)
-            except LedgerError:
+                return check(known)
+            except Refused:
                 log.info("join_answer_forgotten", extra={"method": method})
-            else:
-                answers.taken += 1
-                return checked
-        while self.left:
+
+        def checking(answer: bytes) -> tuple[Checked, bytes]:
+            return check(answer), answer
+
+        while left := [one for one in self.left if only is None or one is only]:
             self._turn += 1
-            source = self.left[self._turn % len(self.left)]
-            found: list[bytes] = []
-
-            def checking(answer: bytes, found: list[bytes] = found) -> Checked:
-                checked = check(answer)
-                found.append(answer)
-                return checked
-
-            checked_now = await self.ask_one(source, method, question, checking)
-            if found:
-                if answers is not None:
-                    answers.put(method, question, found[0])
-                return checked_now  # type: ignore[return-value]  # It was checked: the answer was found good.
+            found = await self.ask_one(left[self._turn % len(left)], method, question, checking)
+            if found is not None:
+                answers.put(method, question, found[1])
+                self.progress += 1
+                return found[0]
         raise self.none_left()
 
-    def none_left(self) -> PeerUnreachable:
+    def none_left(self) -> NobodyLeft:
         """Say why nobody can be asked."""
-        reasons = "; ".join(f"{one.address}: {one.dropped}" for one in self.all) or "no address was given"
-        return PeerUnreachable(f"nobody can be joined from: {reasons}")
+        reasons = "; ".join(f"{one.address}: {one.in_words}" for one in self.all) or "no address was given"
+        return NobodyLeft(f"nobody can be joined from: {reasons}")
 
     async def close(self) -> None:
         """Close all connections."""
         await asyncio.gather(*(one.client.close() for one in self.all))
+
+
+def first_of(group: "BaseExceptionGroup[BaseException]") -> BaseException:
+    """Give one error of a group: one of ours, if there is one."""
+    found: list[BaseException] = []
+    waiting: list[BaseException] = [group]
+    while waiting:
+        error = waiting.pop()
+        if isinstance(error, BaseExceptionGroup):
+            waiting += error.exceptions
+        else:
+            found.append(error)
+    return next((error for error in found if isinstance(error, LedgerError)), found[0])
+
+
+__all__ = ["AnswerFolder", "NobodyLeft", "Source", "Sources", "first_of"]

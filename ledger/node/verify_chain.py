@@ -12,7 +12,7 @@ with its stub then. The VLedger root, which checkpoints sign, is made again on t
 
 from ledger.core.errors import InvalidBlock
 from ledger.core.hashing import header_hash
-from ledger.core.merkle import EMPTY_ROOT, leaf_hash, node_hash
+from ledger.core.merkle import GrowingLog, leaf_hash
 from ledger.core.names import ZERO_DIGEST, ChannelId, Digest
 from ledger.core.vblock import VBlockHeader, tx_root, vblock_hash
 from ledger.node.verify_report import Level
@@ -41,8 +41,7 @@ class ChainCheck:
         self._rules = rules
         self._level = level
         self._block_hash: bytes = b""
-        self._peaks: list[Digest] = []
-        self._size = 0
+        self._log = GrowingLog()
 
     def check(self, stored: StoredBlock, row: BlockSummary) -> None:
         """Check the next block; `row` is what the database says of it."""
@@ -79,24 +78,11 @@ class ChainCheck:
             ),
         )  # fmt: skip
         self._same(subject, "vBlock hash", self.vblock_hash, row.vblock_hash)
-        self._append(leaf_hash(self.vblock_hash))
+        self._log.append(leaf_hash(self.vblock_hash))
 
     def vledger_root(self) -> Digest:
         """Hash the log of all vBlocks so far (RFC 6962)."""
-        if not self._peaks:
-            return EMPTY_ROOT
-        root = self._peaks[-1]
-        for peak in reversed(self._peaks[:-1]):
-            root = node_hash(peak, root)
-        return root
-
-    def _append(self, leaf: Digest) -> None:
-        """Take a leaf into the log, of which only the roots of complete subtrees are kept."""
-        size = self._size
-        while size & 1:
-            leaf, size = node_hash(self._peaks.pop(), leaf), size >> 1
-        self._peaks.append(leaf)
-        self._size += 1
+        return self._log.root()
 
     def _same(self, subject: str, what: str, expected: bytes, found: bytes) -> None:
         if expected != found:

@@ -48,6 +48,11 @@ from ledger.storage.keys import (
 BATCH_ROWS = 5_000
 
 
+def installing_folder(target: Path) -> Path:
+    """Give the folder beside a channel's in which its ledger is put together."""
+    return target.with_name(f".installing-{target.name}")
+
+
 class Installation:
     """A ledger that is put together.  One thread; `finish` or `abandon` ends it.
 
@@ -69,12 +74,13 @@ class Installation:
         self._target = data / "channels" / statement.channel
         if self._target.exists():
             raise Conflict(f"{self._target} is there already: the channel {statement.channel} has a ledger")
-        self._folder = data / "channels" / f".installing-{statement.channel}"
+        self._folder = installing_folder(self._target)
         try:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder.mkdir(parents=True)
         except OSError as error:
             raise StorageFailed(f"emptying {self._folder} failed: {error}") from error
+        self._closed = False
         files = Files()
         self._engine: Engine = LevelDbEngine(self._folder / "db")
         self._files = BlockFiles(files, self._folder, chk=chk)
@@ -187,6 +193,7 @@ class Installation:
         checkpoints = CheckpointState(self._engine, self._chk)
         found = checkpoints.compute(number).statement(statement.channel)
         if found != statement:
+            checkpoints.close()
             self.abandon()
             raise InvalidCheckpoint(
                 f"joining at checkpoint {number}", rule="statement", expected=statement.encoded, found=found.encoded
@@ -199,16 +206,20 @@ class Installation:
             self._folder.rename(self._target)
             sync_folder(self._target.parent)
         except OSError as error:
+            if self._target.exists():
+                raise Conflict(f"{self._target} has appeared meanwhile: nothing was installed") from error
             raise StorageFailed(f"installing {self._target} failed: {error}") from error
 
     def abandon(self) -> None:
-        """Throw away what was put together."""
+        """Throw away what was put together, if it was not installed."""
         self._close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _close(self) -> None:
-        self._files.close()
-        self._engine.close()
+        if not self._closed:
+            self._closed = True
+            self._files.close()
+            self._engine.close()
 
 
 def sync_tree(folder: Path) -> None:

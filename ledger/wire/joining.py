@@ -13,7 +13,7 @@ from ledger.core.checkpoint import FORMAT, CheckpointProof
 from ledger.core.errors import MalformedMessage
 from ledger.core.joining import CHUNK_BITS_MAX, BlockHead, JoinOffer, StateChunk
 from ledger.core.names import BlockNumber, ChannelId, Digest, TxId, TxIndex
-from ledger.core.state import Entry, StateKey, Version
+from ledger.core.state import HASHED, Entry, StateKey, Version
 from ledger.core.state_tree import StateLeaf, StateProof
 from ledger.core.vblock import Leaf
 from ledger.wire.checkpoint import proof_from, put_proof
@@ -25,11 +25,11 @@ DIGEST_BYTES = 32
 
 
 class BlockQuestion(NamedTuple):
-    """Asks for a block, or for what fits from a number on."""
+    """Asks for a block, or for what fits of those up to another."""
 
     channel: ChannelId
     number: BlockNumber
-    checkpoint: BlockNumber
+    last: BlockNumber
 
 
 class ChunkQuestion(NamedTuple):
@@ -78,7 +78,7 @@ def encode_block_question(question: BlockQuestion) -> bytes:
     """Ask for a block or a range."""
     return bytes(
         pb.BlockRequest(
-            channel=question.channel, number=question.number, checkpoint=question.checkpoint
+            channel=question.channel, number=question.number, last=question.last
         ).SerializeToString()
     )
 
@@ -86,7 +86,7 @@ def encode_block_question(question: BlockQuestion) -> bytes:
 def decode_block_question(data: bytes) -> BlockQuestion:
     """Read a question about blocks; raises `MalformedMessage`."""
     message = _parse(pb.BlockRequest, data, "block question")
-    return BlockQuestion(ChannelId(message.channel), BlockNumber(message.number), BlockNumber(message.checkpoint))
+    return BlockQuestion(ChannelId(message.channel), BlockNumber(message.number), BlockNumber(message.last))
 
 
 def encode_chunk_question(question: ChunkQuestion) -> bytes:
@@ -259,6 +259,9 @@ def decode_chunk(data: bytes) -> StateChunk:
         tuple(Digest(siblings[at : at + DIGEST_BYTES]) for at in range(0, len(siblings), DIGEST_BYTES)),
         StateLeaf(end[:DIGEST_BYTES], Digest(end[DIGEST_BYTES:])) if end else None,
     )
+    unknown = [one.kind for one in message.entries if one.kind > HASHED]
+    if unknown:
+        raise MalformedMessage("state chunk", rule="kind of an entry", expected=f"at most {HASHED}", found=unknown[0])
     entries = tuple(
         (
             StateKey(one.kind, one.namespace, one.collection, one.key),

@@ -40,11 +40,11 @@ class Source(Protocol):
         """Give the block at a checkpoint."""
         ...
 
-    def heads(self, number: BlockNumber, checkpoint: BlockNumber) -> tuple[BlockHead, ...]:
+    def heads(self, number: BlockNumber, last: BlockNumber) -> tuple[BlockHead, ...]:
         """Give heads of blocks."""
         ...
 
-    def leaves(self, number: BlockNumber, checkpoint: BlockNumber) -> tuple[tuple[BlockNumber, tuple[Leaf, ...]], ...]:
+    def leaves(self, number: BlockNumber, last: BlockNumber) -> tuple[tuple[BlockNumber, tuple[Leaf, ...]], ...]:
         """Give leaves of blocks."""
         ...
 
@@ -134,13 +134,13 @@ def read_checkpoint_question(request: bytes) -> tuple[str, Callable[[Source], by
 def read_heads_question(request: bytes) -> tuple[str, Callable[[Source], bytes]]:
     """Read a question for heads."""
     asked = wire.decode_block_question(request)
-    return asked.channel, lambda source: wire.encode_heads(source.heads(asked.number, asked.checkpoint))
+    return asked.channel, lambda source: wire.encode_heads(source.heads(asked.number, asked.last))
 
 
 def read_leaves_question(request: bytes) -> tuple[str, Callable[[Source], bytes]]:
     """Read a question for leaves."""
     asked = wire.decode_block_question(request)
-    return asked.channel, lambda source: wire.encode_leaves(source.leaves(asked.number, asked.checkpoint))
+    return asked.channel, lambda source: wire.encode_leaves(source.leaves(asked.number, asked.last))
 
 
 def read_chunk_question(request: bytes) -> tuple[str, Callable[[Source], bytes]]:

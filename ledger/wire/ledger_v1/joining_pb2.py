@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from ledger.wire.ledger_v1 import checkpointing_pb2 as ledger_dot_wire_dot_ledger__v1_dot_checkpointing__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#ledger/wire/ledger_v1/joining.proto\x12\tledger.v1\x1a)ledger/wire/ledger_v1/checkpointing.proto\"/\n\x0cOfferRequest\x12\x0f\n\x07\x63hannel\x18\x01 \x01(\t\x12\x0e\n\x06\x66ormat\x18\x02 \x01(\r\"\x9b\x01\n\x05Offer\x12\x0e\n\x06\x66ormat\x18\x01 \x01(\r\x12)\n\x05proof\x18\x02 \x01(\x0b\x32\x1a.ledger.v1.CheckpointProof\x12\x12\n\nstate_root\x18\x03 \x01(\x0c\x12\x16\n\x0e\x63onfig_numbers\x18\x04 \x03(\x04\x12\x12\n\nchunk_bits\x18\x05 \x01(\r\x12\x17\n\x0finterval_blocks\x18\x06 \x01(\x04\"C\n\x0c\x42lockRequest\x12\x0f\n\x07\x63hannel\x18\x01 \x01(\t\x12\x0e\n\x06number\x18\x02 \x01(\x04\x12\x12\n\ncheckpoint\x18\x03 \x01(\x04\"\x1c\n\x0b\x42lockAnswer\x12\r\n\x05\x62lock\x18\x01 \x01(\x0c\"\'\n\x05Heads\x12\x1e\n\x05heads\x18\x01 \x03(\x0b\x32\x0f.ledger.v1.Head\"\x96\x01\n\x04Head\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x15\n\rprevious_hash\x18\x02 \x01(\x0c\x12\x11\n\tdata_hash\x18\x03 \x01(\x0c\x12\x19\n\x11transaction_count\x18\x04 \x01(\r\x12\x13\n\x0bvalid_count\x18\x05 \x01(\r\x12\x0f\n\x07tx_root\x18\x06 \x01(\x0c\x12\x13\n\x0b\x63ommit_hash\x18\x07 \x01(\x0c\"0\n\x06Leaves\x12&\n\x06\x62locks\x18\x01 \x03(\x0b\x32\x16.ledger.v1.BlockLeaves\"Y\n\x0b\x42lockLeaves\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x10\n\x08verdicts\x18\x02 \x01(\x0c\x12\x18\n\x10\x65nvelope_digests\x18\x03 \x01(\x0c\x12\x0e\n\x06tx_ids\x18\x04 \x03(\t\"B\n\x0c\x43hunkRequest\x12\x0f\n\x07\x63hannel\x18\x01 \x01(\t\x12\x12\n\ncheckpoint\x18\x02 \x01(\x04\x12\r\n\x05index\x18\x03 \x01(\r\"]\n\x05\x43hunk\x12\r\n\x05index\x18\x01 \x01(\r\x12&\n\x07\x65ntries\x18\x02 \x03(\x0b\x32\x15.ledger.v1.StateEntry\x12\x10\n\x08siblings\x18\x03 \x01(\x0c\x12\x0b\n\x03\x65nd\x18\x04 \x01(\x0c\"\x9d\x01\n\nStateEntry\x12\x0c\n\x04kind\x18\x01 \x01(\r\x12\x11\n\tnamespace\x18\x02 \x01(\t\x12\x12\n\ncollection\x18\x03 \x01(\t\x12\x0b\n\x03key\x18\x04 \x01(\x0c\x12\r\n\x05value\x18\x05 \x01(\x0c\x12\r\n\x05\x62lock\x18\x06 \x01(\x04\x12\r\n\x05index\x18\x07 \x01(\r\x12\x10\n\x08metadata\x18\x08 \x01(\x0c\x12\x0e\n\x06\x65xpiry\x18\t \x01(\x04\x32\xf1\x02\n\x07Joining\x12\x35\n\x08GetOffer\x12\x17.ledger.v1.OfferRequest\x1a\x10.ledger.v1.Offer\x12\x41\n\x0eGetConfigBlock\x12\x17.ledger.v1.BlockRequest\x1a\x16.ledger.v1.BlockAnswer\x12\x45\n\x12GetCheckpointBlock\x12\x17.ledger.v1.BlockRequest\x1a\x16.ledger.v1.BlockAnswer\x12\x35\n\x08GetHeads\x12\x17.ledger.v1.BlockRequest\x1a\x10.ledger.v1.Heads\x12\x37\n\tGetLeaves\x12\x17.ledger.v1.BlockRequest\x1a\x11.ledger.v1.Leaves\x12\x35\n\x08GetChunk\x12\x17.ledger.v1.ChunkRequest\x1a\x10.ledger.v1.Chunkb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#ledger/wire/ledger_v1/joining.proto\x12\tledger.v1\x1a)ledger/wire/ledger_v1/checkpointing.proto\"/\n\x0cOfferRequest\x12\x0f\n\x07\x63hannel\x18\x01 \x01(\t\x12\x0e\n\x06\x66ormat\x18\x02 \x01(\r\"\x9b\x01\n\x05Offer\x12\x0e\n\x06\x66ormat\x18\x01 \x01(\r\x12)\n\x05proof\x18\x02 \x01(\x0b\x32\x1a.ledger.v1.CheckpointProof\x12\x12\n\nstate_root\x18\x03 \x01(\x0c\x12\x16\n\x0e\x63onfig_numbers\x18\x04 \x03(\x04\x12\x12\n\nchunk_bits\x18\x05 \x01(\r\x12\x17\n\x0finterval_blocks\x18\x06 \x01(\x04\"=\n\x0c\x42lockRequest\x12\x0f\n\x07\x63hannel\x18\x01 \x01(\t\x12\x0e\n\x06number\x18\x02 \x01(\x04\x12\x0c\n\x04last\x18\x03 \x01(\x04\"\x1c\n\x0b\x42lockAnswer\x12\r\n\x05\x62lock\x18\x01 \x01(\x0c\"\'\n\x05Heads\x12\x1e\n\x05heads\x18\x01 \x03(\x0b\x32\x0f.ledger.v1.Head\"\x96\x01\n\x04Head\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x15\n\rprevious_hash\x18\x02 \x01(\x0c\x12\x11\n\tdata_hash\x18\x03 \x01(\x0c\x12\x19\n\x11transaction_count\x18\x04 \x01(\r\x12\x13\n\x0bvalid_count\x18\x05 \x01(\r\x12\x0f\n\x07tx_root\x18\x06 \x01(\x0c\x12\x13\n\x0b\x63ommit_hash\x18\x07 \x01(\x0c\"0\n\x06Leaves\x12&\n\x06\x62locks\x18\x01 \x03(\x0b\x32\x16.ledger.v1.BlockLeaves\"Y\n\x0b\x42lockLeaves\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x10\n\x08verdicts\x18\x02 \x01(\x0c\x12\x18\n\x10\x65nvelope_digests\x18\x03 \x01(\x0c\x12\x0e\n\x06tx_ids\x18\x04 \x03(\t\"B\n\x0c\x43hunkRequest\x12\x0f\n\x07\x63hannel\x18\x01 \x01(\t\x12\x12\n\ncheckpoint\x18\x02 \x01(\x04\x12\r\n\x05index\x18\x03 \x01(\r\"]\n\x05\x43hunk\x12\r\n\x05index\x18\x01 \x01(\r\x12&\n\x07\x65ntries\x18\x02 \x03(\x0b\x32\x15.ledger.v1.StateEntry\x12\x10\n\x08siblings\x18\x03 \x01(\x0c\x12\x0b\n\x03\x65nd\x18\x04 \x01(\x0c\"\x9d\x01\n\nStateEntry\x12\x0c\n\x04kind\x18\x01 \x01(\r\x12\x11\n\tnamespace\x18\x02 \x01(\t\x12\x12\n\ncollection\x18\x03 \x01(\t\x12\x0b\n\x03key\x18\x04 \x01(\x0c\x12\r\n\x05value\x18\x05 \x01(\x0c\x12\r\n\x05\x62lock\x18\x06 \x01(\x04\x12\r\n\x05index\x18\x07 \x01(\r\x12\x10\n\x08metadata\x18\x08 \x01(\x0c\x12\x0e\n\x06\x65xpiry\x18\t \x01(\x04\x32\xf1\x02\n\x07Joining\x12\x35\n\x08GetOffer\x12\x17.ledger.v1.OfferRequest\x1a\x10.ledger.v1.Offer\x12\x41\n\x0eGetConfigBlock\x12\x17.ledger.v1.BlockRequest\x1a\x16.ledger.v1.BlockAnswer\x12\x45\n\x12GetCheckpointBlock\x12\x17.ledger.v1.BlockRequest\x1a\x16.ledger.v1.BlockAnswer\x12\x35\n\x08GetHeads\x12\x17.ledger.v1.BlockRequest\x1a\x10.ledger.v1.Heads\x12\x37\n\tGetLeaves\x12\x17.ledger.v1.BlockRequest\x1a\x11.ledger.v1.Leaves\x12\x35\n\x08GetChunk\x12\x17.ledger.v1.ChunkRequest\x1a\x10.ledger.v1.Chunkb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,23 +37,23 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_OFFER']._serialized_start=143
   _globals['_OFFER']._serialized_end=298
   _globals['_BLOCKREQUEST']._serialized_start=300
-  _globals['_BLOCKREQUEST']._serialized_end=367
-  _globals['_BLOCKANSWER']._serialized_start=369
-  _globals['_BLOCKANSWER']._serialized_end=397
-  _globals['_HEADS']._serialized_start=399
-  _globals['_HEADS']._serialized_end=438
-  _globals['_HEAD']._serialized_start=441
-  _globals['_HEAD']._serialized_end=591
-  _globals['_LEAVES']._serialized_start=593
-  _globals['_LEAVES']._serialized_end=641
-  _globals['_BLOCKLEAVES']._serialized_start=643
-  _globals['_BLOCKLEAVES']._serialized_end=732
-  _globals['_CHUNKREQUEST']._serialized_start=734
-  _globals['_CHUNKREQUEST']._serialized_end=800
-  _globals['_CHUNK']._serialized_start=802
-  _globals['_CHUNK']._serialized_end=895
-  _globals['_STATEENTRY']._serialized_start=898
-  _globals['_STATEENTRY']._serialized_end=1055
-  _globals['_JOINING']._serialized_start=1058
-  _globals['_JOINING']._serialized_end=1427
+  _globals['_BLOCKREQUEST']._serialized_end=361
+  _globals['_BLOCKANSWER']._serialized_start=363
+  _globals['_BLOCKANSWER']._serialized_end=391
+  _globals['_HEADS']._serialized_start=393
+  _globals['_HEADS']._serialized_end=432
+  _globals['_HEAD']._serialized_start=435
+  _globals['_HEAD']._serialized_end=585
+  _globals['_LEAVES']._serialized_start=587
+  _globals['_LEAVES']._serialized_end=635
+  _globals['_BLOCKLEAVES']._serialized_start=637
+  _globals['_BLOCKLEAVES']._serialized_end=726
+  _globals['_CHUNKREQUEST']._serialized_start=728
+  _globals['_CHUNKREQUEST']._serialized_end=794
+  _globals['_CHUNK']._serialized_start=796
+  _globals['_CHUNK']._serialized_end=889
+  _globals['_STATEENTRY']._serialized_start=892
+  _globals['_STATEENTRY']._serialized_end=1049
+  _globals['_JOINING']._serialized_start=1052
+  _globals['_JOINING']._serialized_end=1421
 # @@protoc_insertion_point(module_scope)

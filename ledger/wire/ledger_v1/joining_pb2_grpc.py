@@ -91,14 +91,14 @@ class JoiningServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def GetHeads(self, request, context):
-        """The heads of blocks from a number on, as many as fit.
+        """The heads of blocks from a number on up to another, as many as fit.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetLeaves(self, request, context):
-        """The leaves of blocks from a number on, as many as fit.
+        """The leaves of blocks from a number on up to another, as many as fit.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
