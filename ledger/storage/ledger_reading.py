@@ -149,7 +149,7 @@ class LedgerReading:
         return stored
 
     def vblock(self, number: BlockNumber) -> VBlock:
-        """Return a vBlock with its leaves and valid envelopes"""
+        """Return a vBlock with its leaves and valid envelopes."""
         row = self._row(number)
         previous = self._row(BlockNumber(number - 1)).vblock_hash if number else ZERO_DIGEST
         stored = self._files.read(number, Places(row.kept, row.bodies), with_bodies=False)
