@@ -21,6 +21,7 @@ from ledger.node.agreement import Agreement
 from ledger.node.channel import Channel
 from ledger.node.channels import OPENING, Channels
 from ledger.node.space import DiskSpace
+from ledger.services.proofs import ProofSource
 from ledger.services.pruning import PrunePlan
 
 
@@ -32,11 +33,17 @@ class RestChannel:
         self._channel = channel
         self._checkpointing = agreement.checkpointing
         self._pruning = agreement.pruning
+        self._records = agreement.records
 
     @property
     def ledger(self) -> LedgerReader:
         """The ledger."""
         return self._channel.store
+
+    @property
+    def proofs(self) -> ProofSource:
+        """Proofs of what the ledger says."""
+        return ProofSource(self._channel.store, self._records, self._channel.chk)
 
     def status(self) -> ChannelStatus:
         """Say what the channel is doing."""

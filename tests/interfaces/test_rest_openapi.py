@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from ledger.interfaces.rest import blocks, checkpoints, health, state, transactions
+from ledger.interfaces.rest import blocks, checkpoints, health, proofs, state, transactions
 from ledger.interfaces.rest.app import create_app
 from tests.kit.rest_node import CHANNEL, GOOD_TOKEN, make_node
 
@@ -28,7 +28,7 @@ NAMES = [f"{method} {path}" for method, path, _ in OPERATIONS]
 def test_the_document_holds_every_path_that_is_served() -> None:
     served = {
         route.path.replace(":path}", "}")
-        for module in (blocks, transactions, state, checkpoints, health)
+        for module in (blocks, transactions, state, checkpoints, proofs, health)
         for route in module.router.routes
         if isinstance(route, Route)
     }

@@ -18,6 +18,7 @@ from ledger.core.checkpoint import CheckpointProof, PeerSignature, Statement
 from ledger.core.errors import Fault, Forbidden, InvalidIdentity, NotFound, Pruned, PruneRefused
 from ledger.core.hashing import digest, header_hash
 from ledger.core.names import ZERO_DIGEST, BlockNumber, ChannelId, Digest, TxId, TxIndex, Verdict
+from ledger.core.proofs import Proof
 from ledger.core.pruning import Limits, PruneReceipt, decide
 from ledger.core.state import HistoryEntry, LedgerView, StateKey, TxPlace, Version
 from ledger.core.vblock import Leaf, VBlock, VBlockHeader, tx_root, vblock_hash
@@ -29,6 +30,7 @@ from ledger.interfaces.rest.ports import (
     CheckpointReport,
     CheckpointStatus,
     ComponentHealth,
+    Proofs,
 )
 from ledger.services.pruning import STILL_PROVABLE, PrunePlan
 from ledger.wire.block import decode_block
@@ -214,6 +216,22 @@ def _apply(ledger: RecordedLedger, block: Block, index: int) -> None:
             changes.append(HistoryEntry(block.number, TxIndex(index)))
 
 
+class NoProofs:
+    """Proofs of a channel that no valid checkpoint covers."""
+
+    def transaction(self, tx_id: TxId, place: int = 0, checkpoint: BlockNumber | None = None) -> Proof:
+        raise NotFound(f"transaction {tx_id} is in block 7, which no valid checkpoint covers yet")
+
+    def entry(self, key: StateKey, checkpoint: BlockNumber | None = None) -> Proof:
+        raise NotFound("no checkpoint is valid yet")
+
+    def consistency(self, older: BlockNumber, newer: BlockNumber) -> Proof:
+        raise NotFound("no checkpoint is valid yet")
+
+    def checkpoint(self, number: BlockNumber) -> Proof:
+        raise NotFound("no checkpoint is valid yet")
+
+
 @dataclass
 class MemoryChannel:
     """A channel over a recorded ledger; pruning follows the real rules of `core.pruning`."""
@@ -225,6 +243,7 @@ class MemoryChannel:
     done: list[PruneReceipt] = field(default_factory=list)
     committed: asyncio.Event = field(default_factory=asyncio.Event)
     before_read: Callable[[], None] = lambda: None
+    proofs: Proofs = field(default_factory=NoProofs)
 
     def status(self) -> ChannelStatus:
         self.before_read()

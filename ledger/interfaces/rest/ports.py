@@ -14,9 +14,11 @@ from typing import Protocol
 
 from ledger.core.checkpoint import PeerSignature, Statement
 from ledger.core.errors import Fault
-from ledger.core.names import BlockNumber, ChannelId, TxIndex
+from ledger.core.names import BlockNumber, ChannelId, TxId, TxIndex
 from ledger.core.ports import LedgerReader
+from ledger.core.proofs import Proof
 from ledger.core.pruning import PruneReceipt
+from ledger.core.state import StateKey
 from ledger.services.pruning import PrunePlan
 
 
@@ -141,12 +143,37 @@ class CheckpointReport:
     """What the policies still ask for, in words; empty for a valid one."""
 
 
+class Proofs(Protocol):
+    """Proves what the ledger says; raises `NotFound` where no valid checkpoint covers it yet."""
+
+    def transaction(self, tx_id: TxId, place: int, checkpoint: BlockNumber | None) -> Proof:
+        """Prove what became of a transaction, by a checkpoint or the first that covers it."""
+        ...
+
+    def entry(self, key: StateKey, checkpoint: BlockNumber | None) -> Proof:
+        """Prove a key's entry or its absence, at a checkpoint or the latest one."""
+        ...
+
+    def consistency(self, older: BlockNumber, newer: BlockNumber) -> Proof:
+        """Prove that the ledger at one checkpoint is the beginning of that at another."""
+        ...
+
+    def checkpoint(self, number: BlockNumber) -> Proof:
+        """Prove that a checkpoint is valid."""
+        ...
+
+
 class ChannelView(Protocol):
     """One channel of the node."""
 
     @property
     def ledger(self) -> LedgerReader:
         """The ledger: safe to read while blocks are committed."""
+        ...
+
+    @property
+    def proofs(self) -> Proofs:
+        """Proofs of what it says."""
         ...
 
     def status(self) -> ChannelStatus:
