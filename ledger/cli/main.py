@@ -80,6 +80,18 @@ GROUPS = (
         (
             ("list", "ledger.cli.ledger:checkpoint_list", "List checkpoints and what is missing."),
             ("show", "ledger.cli.ledger:checkpoint_show", "Show one checkpoint with its proof."),
+            ("export", "ledger.cli.witness:checkpoint_export", "Check a checkpoint and write it for witnesses."),
+        ),
+    ),
+    (
+        "proof",
+        "Proofs that hold without any node.",
+        (
+            ("transaction", "ledger.cli.proof:proof_transaction", "Prove what became of a transaction."),
+            ("key", "ledger.cli.proof:proof_key", "Prove a key's entry at a checkpoint, or its absence."),
+            ("consistency", "ledger.cli.proof:proof_consistency", "Prove that one ledger is the beginning of another."),
+            ("checkpoint", "ledger.cli.proof:proof_checkpoint", "Prove that a checkpoint is valid."),
+            ("verify", "ledger.cli.proof:verify", "Check a proof with nothing but the genesis block."),
         ),
     ),
     (
