@@ -24,7 +24,7 @@ class JoinClient:
         self.address = address
         self._channel = open_channel(address, tls)
 
-    async def ask(self, method: str, question: bytes, timeout_s: float = ANSWER_TIMEOUT_S) -> bytes:
+    async def ask(self, method: str, question: bytes) -> bytes:
         """Ask one question of the service.
 
         Raises:
@@ -34,7 +34,7 @@ class JoinClient:
         """
         call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(SERVICE + method)
         try:
-            return await call(question, timeout=timeout_s)
+            return await call(question, timeout=ANSWER_TIMEOUT_S)
         except grpc.aio.AioRpcError as error:
             text = f"peer at {self.address}: {error.code().name}: {error.details()}"
             if error.code() == grpc.StatusCode.NOT_FOUND:

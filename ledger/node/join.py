@@ -29,7 +29,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from ledger.client.joining import ANSWER_TIMEOUT_S, JoinClient
+from ledger.client.joining import JoinClient
 from ledger.client.orderer import OrdererClient
 from ledger.client.tls import ClientTls
 from ledger.core.block import Block, block_hash
@@ -81,6 +81,9 @@ AHEAD = 8
 
 OFFER_WAIT_S = 600.0
 """How long a peer may take to cut its state into chunks for the first joiner, where nobody else offers anything."""
+
+OFFER_GRACE_S = 11.0
+"""How long the others are waited for once somebody has offered something: longer than one answer may take."""
 
 ROUNDS_MAX = 8
 """How often the sources are asked for offers."""
@@ -289,9 +292,8 @@ class Joiner:
         }
         waiting = set(tasks)
         found: list[Offered] = []
-        limit_s = ANSWER_TIMEOUT_S + 1
         while waiting:
-            done, waiting = await asyncio.wait(waiting, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+            done, waiting = await asyncio.wait(waiting, timeout=OFFER_GRACE_S, return_when=asyncio.FIRST_COMPLETED)
             found += [(tasks[one], offer) for one in done if (offer := one.result()) is not None]
             if not done and found:
                 break

@@ -28,7 +28,7 @@ from ledger.core.policy.ast import (
     SignedBy,
 )
 from ledger.core.rwset import NamespaceSet, ReadWriteSet, Write
-from ledger.wire.block import check_well_formed
+from ledger.wire.block import check_well_formed, envelope_type
 from ledger.wire.codec import CODEC
 from ledger.wire.config import bundle_from_block, bundle_from_envelope, encode_group, next_bundle
 from ledger.wire.judging import make_transition
@@ -265,9 +265,9 @@ class Channel:
         """The next block, signed by the orderer."""
         number, previous = BlockNumber(self.ledger.height), self.ledger.block_hash
         digest = data_hash(envelopes)
-        value = common_pb2.OrdererBlockMetadata(
-            last_config=common_pb2.LastConfig(index=self.last_config)
-        ).SerializeToString()
+        is_config = len(envelopes) == 1 and envelope_type(envelopes[0]) == common_pb2.CONFIG
+        last_config = common_pb2.LastConfig(index=number if is_config else self.last_config)
+        value = common_pb2.OrdererBlockMetadata(last_config=last_config).SerializeToString()
         header = common_pb2.SignatureHeader(creator=self.orderer.serialized, nonce=b"nonce").SerializeToString()
         signature = self.orderer.sign(value + header + header_der(number, previous, digest))
         slot = common_pb2.Metadata(
