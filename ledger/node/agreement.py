@@ -16,6 +16,7 @@ from ledger.core.checkpoint import CheckpointProof, CheckpointRoots
 from ledger.core.errors import StorageDamaged, StorageFailed
 from ledger.core.names import BlockNumber
 from ledger.core.ports import Signer
+from ledger.node.backup import Backups
 from ledger.node.channel import Channel
 from ledger.node.clock import now_ms
 from ledger.node.config import Combine, PeerSettings
@@ -70,13 +71,14 @@ class ChannelSource:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Checkpointing, pruning and what joiners are given, of one channel."""
+    """Checkpointing, pruning, what joiners are given, and backups, of one channel."""
 
     channel: Channel
     records: CheckpointStore
     checkpointing: CheckpointingService
     pruning: PruningService
     joining: JoinSource
+    backups: Backups
 
     async def follow_heights(self) -> None:
         """Tell checkpointing of every height at which a checkpoint is captured; until cancelled."""
@@ -98,7 +100,8 @@ class Agreement:
             self.channel.fault(StorageFailed(f"storage of checkpoints: {failed.exceptions[0]}"))
 
     def close(self) -> None:
-        """End the work for joiners, and close the records."""
+        """End the work for joiners and the backup under way, and close the records."""
+        self.backups.close()
         self.joining.close()
         self.records.close()
 
@@ -165,4 +168,5 @@ def make_agreement(
         channel.store, lambda: records.latest_valid, settings.checkpoint.interval_blocks,
         channel.store.directory / "serving",
     )  # fmt: skip
-    return Agreement(channel, records, checkpointing, pruning, joining)
+    backups = Backups(channel.store, settings.backup_dir)
+    return Agreement(channel, records, checkpointing, pruning, joining, backups)

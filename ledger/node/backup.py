@@ -13,14 +13,14 @@ import logging
 import shutil
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 from pathlib import Path
 
 from ledger import __version__
 from ledger.core.block import block_hash
 from ledger.core.errors import Busy, Conflict, InvalidBlock, LedgerError, Refused, StorageDamaged, StorageFailed
 from ledger.core.names import BlockNumber, ChannelId
+from ledger.interfaces.rest.ports import BackupState, BackupStatus
 from ledger.node.clock import now_ms
 from ledger.node.files import read
 from ledger.node.ledgers import check_genesis
@@ -45,31 +45,6 @@ log = logging.getLogger("peerledger.backup")
 
 Progress = Callable[[str, int, int], None]
 """Hears what is being done, and how much of it is."""
-
-
-class BackupState(StrEnum):
-    """How far a backup of a running peer has come."""
-
-    RUNNING = "running"
-    DONE = "done"
-    FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True)
-class BackupStatus:
-    """The present backup of a channel, or the last one since the peer started."""
-
-    state: BackupState
-    path: str
-    """The backup's folder on the peer's machine."""
-
-    bytes_done: int = 0
-    bytes_total: int = 0
-    manifest: Manifest | None = None
-    """What it holds, once it is done."""
-
-    reason: str = ""
-    """Why it failed."""
 
 
 class Backups:
@@ -299,4 +274,4 @@ def remake(
             raise StorageDamaged(f"{what} of what was made is {found}, that of what was backed up {expected}")
 
 
-__all__ = ["BackupState", "BackupStatus", "Backups", "back_up", "restore"]
+__all__ = ["Backups", "back_up", "restore"]

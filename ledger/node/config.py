@@ -131,6 +131,7 @@ class PeerSettings(Section):
     checkpoint_listen: str = Field(description="host:port of its checkpointing service, for other peers only.")
     rest_listen: str = Field(description="host:port of its REST interface.")
     data_dir: Path = Field(description="Where its ledgers lie.")
+    backup_dir: Path | None = Field(None, description="Below which it may make backups while it runs; none by default.")
     channels: tuple[PeerChannel, ...]
     peers: tuple[OtherPeer, ...] = Field((), description="The other peers: for endorsements and checkpoints.")
     contracts: dict[str, str] = Field(default_factory=dict, description="Contracts of the pool: NAME: module:Class.")

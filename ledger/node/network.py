@@ -296,6 +296,7 @@ class _Builder:
             "checkpoint_listen": one["checkpoint"],
             "rest_listen": one["rest"],
             "data_dir": "data",
+            "backup_dir": "backups",
             "channels": [
                 {
                     "genesis": f"../../channels/{spec.channel}.block",

@@ -65,7 +65,13 @@ class RebuildReport:
 
 
 def rebuild(
-    data: Path, genesis: bytes, *, check: bool = False, may_cut: bool = False, progress: Progress
+    data: Path,
+    genesis: bytes,
+    *,
+    check: bool = False,
+    may_cut: bool = False,
+    chk: int | None = None,
+    progress: Progress,
 ) -> RebuildReport:
     """Make the database of a stopped peer's channel again.
 
@@ -74,6 +80,7 @@ def rebuild(
         genesis: The channel's genesis block: the trust root.
         check: Whether to judge everything again.
         may_cut: Whether the ledger may become shorter, where blocks are damaged.
+        chk: Blocks between checkpoints, where the caller knows it; else it is found on the disk.
         progress: Hears how many blocks are done.
 
     Raises:
@@ -92,6 +99,7 @@ def rebuild(
             lambda reasons: Remake(genesis, Judge(bundle, rules, reasons) if check else Reapply(reasons)),
             with_bodies=check,
             may_cut=may_cut,
+            chk=chk,
             progress=progress,
         )
     with CheckpointStore(data / "channels" / channel / "records", channel) as records:
@@ -203,7 +211,7 @@ class Remake:
             raise InvalidBlock("block 0", rule="genesis block", expected=self._expected, found=found)
         if stored.lacks_valid:
             raise StorageDamaged(
-                f"the ledger was joined from a checkpoint: the valid transactions of block {stored.number} are not here,"
+                f"the ledger was joined from a checkpoint: valid transactions of block {stored.number} are not here,"
                 " and no state can be made without them; nothing was changed. Let the peer join again"
             )
         return self._following(stored, view)

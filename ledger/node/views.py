@@ -11,6 +11,7 @@ from ledger.core.ports import LedgerReader
 from ledger.core.pruning import PruneReceipt
 from ledger.interfaces.rest import ports
 from ledger.interfaces.rest.ports import (
+    BackupStatus,
     ChannelState,
     ChannelStatus,
     ChannelSummary,
@@ -33,6 +34,7 @@ class RestChannel:
         self._channel = channel
         self._checkpointing = agreement.checkpointing
         self._pruning = agreement.pruning
+        self._backups = agreement.backups
         self._records = agreement.records
 
     @property
@@ -88,6 +90,14 @@ class RestChannel:
     def receipts(self) -> Sequence[PruneReceipt]:
         """List the receipts."""
         return self._pruning.receipts()
+
+    def start_backup(self, to: str) -> BackupStatus:
+        """Begin a backup."""
+        return self._backups.start(to)
+
+    def backup_status(self) -> BackupStatus | None:
+        """Say how far the present or the last backup has come."""
+        return self._backups.status
 
     async def wait_above(self, height: int) -> None:
         """Wait for more blocks."""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from ledger.interfaces.rest import blocks, checkpoints, health, proofs, state, transactions
+from ledger.interfaces.rest import backups, blocks, checkpoints, health, proofs, state, transactions
 from ledger.interfaces.rest.app import create_app
 from tests.kit.rest_node import CHANNEL, GOOD_TOKEN, make_node
 
@@ -28,7 +28,7 @@ NAMES = [f"{method} {path}" for method, path, _ in OPERATIONS]
 def test_the_document_holds_every_path_that_is_served() -> None:
     served = {
         route.path.replace(":path}", "}")
-        for module in (blocks, transactions, state, checkpoints, proofs, health)
+        for module in (backups, blocks, transactions, state, checkpoints, proofs, health)
         for route in module.router.routes
         if isinstance(route, Route)
     }
@@ -40,7 +40,14 @@ def test_the_document_holds_every_path_that_is_served() -> None:
         "/transactions/{tx_id}",
         "/state/{namespace}/{key}",
     )
-    expected += ("/history/{namespace}/{key}", "/checkpoints", "/checkpoints/{number}", "/prune", "/receipts")
+    expected += (
+        "/history/{namespace}/{key}",
+        "/checkpoints",
+        "/checkpoints/{number}",
+        "/prune",
+        "/receipts",
+        "/backup",
+    )
     assert {f"/v1/channels/{{channel}}{path}" for path in expected} <= served
 
 
@@ -77,7 +84,8 @@ def test_operation_ids_are_plain_and_distinct() -> None:
 def test_only_pruning_asks_for_a_token() -> None:
     locked = {(method, path) for method, path, operation in OPERATIONS if operation.get("security")}
     prune = "/v1/channels/{channel}/prune"
-    assert locked == {("get", prune), ("post", prune)}
+    backup = "/v1/channels/{channel}/backup"
+    assert locked == {("get", prune), ("post", prune), ("get", backup), ("post", backup)}
 
 
 def test_the_docs_page_shows_every_operation_and_loads_nothing() -> None:

@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 
 from ledger.core.block import SLOT_COMMIT_HASH, SLOT_VERDICTS, Block
 from ledger.core.checkpoint import CheckpointProof, PeerSignature, Statement
-from ledger.core.errors import Fault, Forbidden, InvalidIdentity, NotFound, Pruned, PruneRefused
+from ledger.core.errors import Busy, Fault, Forbidden, InvalidIdentity, NotFound, Pruned, PruneRefused, Refused
 from ledger.core.hashing import digest, header_hash
 from ledger.core.names import ZERO_DIGEST, BlockNumber, ChannelId, Digest, TxId, TxIndex, Verdict
 from ledger.core.proofs import Proof
@@ -23,6 +23,8 @@ from ledger.core.pruning import Limits, PruneReceipt, decide
 from ledger.core.state import HistoryEntry, LedgerView, StateKey, TxPlace, Version
 from ledger.core.vblock import Leaf, VBlock, VBlockHeader, tx_root, vblock_hash
 from ledger.interfaces.rest.ports import (
+    BackupState,
+    BackupStatus,
     ChannelState,
     ChannelStatus,
     ChannelSummary,
@@ -243,6 +245,7 @@ class MemoryChannel:
     done: list[PruneReceipt] = field(default_factory=list)
     committed: asyncio.Event = field(default_factory=asyncio.Event)
     before_read: Callable[[], None] = lambda: None
+    backup: BackupStatus | None = None
     proofs: Proofs = field(default_factory=NoProofs)
 
     def status(self) -> ChannelStatus:
@@ -301,6 +304,17 @@ class MemoryChannel:
 
     def receipts(self) -> Sequence[PruneReceipt]:
         return self.done
+
+    def start_backup(self, to: str) -> BackupStatus:
+        if ".." in to:
+            raise Refused("backup", rule="backup directory", expected="a folder below /backups", found=to)
+        if self.backup is not None:
+            raise Busy("a backup is being made already")
+        begun = self.backup = BackupStatus(BackupState.RUNNING, f"/backups/{to}", 1, 2)
+        return begun
+
+    def backup_status(self) -> BackupStatus | None:
+        return self.backup
 
     async def wait_above(self, height: int) -> None:
         while self.ledger.height <= height:

@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from ledger.interfaces.rest import blocks, checkpoints, docs, health, models, proofs, state, transactions
+from ledger.interfaces.rest import backups, blocks, checkpoints, docs, health, models, proofs, state, transactions
 from ledger.interfaces.rest.door import Door, add_handlers
 from ledger.interfaces.rest.health import HealthDesk
 from ledger.interfaces.rest.ports import NodeView
@@ -60,7 +60,7 @@ def create_app(node: NodeView, *, metrics: Metrics | None = None, read_timeout_m
     app.state.reads = reads
     app.state.health = desk
     app.state.metrics = metrics if metrics is not None else Metrics()
-    for module in (blocks, transactions, state, checkpoints, proofs, health, docs):
+    for module in (blocks, transactions, state, checkpoints, backups, proofs, health, docs):
         app.include_router(module.router)
     add_handlers(app)
     app.add_middleware(Door, metrics=app.state.metrics)

@@ -2,22 +2,20 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Request
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from fastapi import APIRouter, Depends, Query
 
 from ledger.core.errors import (
     Busy,
     ChannelStopped,
     Forbidden,
-    InvalidIdentity,
-    MalformedMessage,
     NotFound,
     PruneRefused,
 )
 from ledger.core.names import BlockNumber
 from ledger.interfaces.rest import models, views
-from ledger.interfaces.rest.asking import AskedChannel, BlockPath, ChannelName, problems
-from ledger.interfaces.rest.ports import AdminAction, NodeView
+from ledger.interfaces.rest.admin import admin_only
+from ledger.interfaces.rest.asking import AskedChannel, BlockPath, problems
+from ledger.interfaces.rest.ports import AdminAction
 from ledger.interfaces.rest.problems import Unauthenticated
 
 router = APIRouter()
@@ -25,34 +23,7 @@ router = APIRouter()
 PRUNE_TIMEOUT_MS = 60_000
 """Time for a prune: it goes by the number of files, and an archive is copied before."""
 
-bearer = HTTPBearer(
-    scheme_name="adminToken",
-    description="A token that an admin of the peer's organisation signed for this peer, channel and action; it is good "
-    "for five minutes. `peerledger admin token` makes one.",
-    auto_error=False,
-)
-"""How a token travels; whether there is one is judged by `admin_only`, which explains itself better."""
-
-
-async def may_prune(
-    request: Request,
-    channel: ChannelName,
-    credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)],
-) -> None:
-    """Check that the request carries an admin's token for pruning this channel of this peer.
-
-    Raises:
-        Unauthenticated: There is none, or it proves nothing.
-        Forbidden: It proves who speaks, and that is no admin, or it is for something else, or too old.
-    """
-    action = AdminAction.PRUNE.value
-    if credentials is None:
-        raise Unauthenticated("administration", rule="admin token", expected=f"a token for {action}", found="none")
-    node: NodeView = request.app.state.node
-    try:
-        await request.app.state.reads.run(lambda: node.authorize(credentials.credentials, channel, action))
-    except (MalformedMessage, InvalidIdentity) as error:
-        raise Unauthenticated(error.subject, rule=error.rule, expected=error.expected, found=error.found) from error
+may_prune = admin_only(AdminAction.PRUNE)
 
 
 @router.get(

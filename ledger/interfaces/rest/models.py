@@ -327,6 +327,31 @@ class PruneAnswer(Answer):
     receipt: ReceiptAnswer | None
 
 
+class BackupRequest(BaseModel):
+    """Where a backup goes."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"to": "monday"}]})
+
+    to: str = Field(
+        min_length=1, max_length=4096, description="Folder: absolute or seen from the peer's `backup_dir`, below that."
+    )
+
+
+class BackupAnswer(Answer):
+    """How far a backup has come; what it holds once it is done."""
+
+    state: Literal["running", "done", "failed"]
+    path: str = Field(description="The backup's folder on the peer's machine.")
+    bytes_done: int
+    bytes_total: int = Field(description="0 until it is known.")
+    reason: str = Field(description="Why it failed.")
+    height: int | None = Field(description="Blocks in it.")
+    prune_point: int | None
+    vblock_hash: HashText | None
+    state_hash: HashText | None = Field(description="Of the state after the last block in it.")
+    files: int | None
+
+
 class ComponentAnswer(Answer):
     """Whether one part of the node does useful work."""
 

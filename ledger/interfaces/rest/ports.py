@@ -20,6 +20,7 @@ from ledger.core.proofs import Proof
 from ledger.core.pruning import PruneReceipt
 from ledger.core.state import StateKey
 from ledger.services.pruning import PrunePlan
+from ledger.storage.backup import Manifest
 
 
 class AdminAction(StrEnum):
@@ -27,6 +28,9 @@ class AdminAction(StrEnum):
 
     PRUNE = "prune"
     """Plan a prune, and apply it."""
+
+    BACKUP = "backup"
+    """Begin a backup, and ask how far it has come."""
 
 
 class ChannelState(StrEnum):
@@ -163,6 +167,31 @@ class Proofs(Protocol):
         ...
 
 
+class BackupState(StrEnum):
+    """How far a backup has come."""
+
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class BackupStatus:
+    """The present backup of a channel, or the last one since the peer started."""
+
+    state: BackupState
+    path: str
+    """The backup's folder on the peer's machine."""
+
+    bytes_done: int = 0
+    bytes_total: int = 0
+    manifest: Manifest | None = None
+    """What it holds, once it is done."""
+
+    reason: str = ""
+    """Why it failed."""
+
+
 class ChannelView(Protocol):
     """One channel of the node."""
 
@@ -214,6 +243,20 @@ class ChannelView(Protocol):
 
     def receipts(self) -> Sequence[PruneReceipt]:
         """List the receipts of what was pruned, oldest first."""
+        ...
+
+    def start_backup(self, to: str) -> BackupStatus:
+        """Begin a backup in a folder below the peer's backup directory; returns at once.
+
+        Raises:
+            Refused: It is not below that directory, or there is none.
+            Conflict: The folder is there already.
+            Busy: Another backup is being made.
+        """
+        ...
+
+    def backup_status(self) -> BackupStatus | None:
+        """Say how far the present or the last backup has come; None if there was none."""
         ...
 
     async def wait_above(self, height: int) -> None:
