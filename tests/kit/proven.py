@@ -147,7 +147,9 @@ class ProvenLedger:
         statement = self.store.compute_checkpoint(at).statement(ChannelId(CHANNEL))
         self.records.record_valid(honest_proof(statement, life().signers[number]), Scope.FULL)
         self.store.keep_checkpoint(at)
-        self.store.release_before(at)
+        for other in self.store.captured():
+            if other < number:
+                self.store.release(other)
 
     def prune(self) -> None:
         """Prune below the latest checkpoint."""
