@@ -89,9 +89,12 @@ class LevelDbSnapshot:
         with self._lock:
             if self._snapshot is None:
                 raise StorageFailed("the database was closed")
-            pairs = self._snapshot.iterator(
-                start=start, stop=_LAST if stop is None else stop, verify_checksums=True, fill_cache=False
-            )
+            try:  # It goes to its first pair, and may have to open a table for that.
+                pairs = self._snapshot.iterator(
+                    start=start, stop=_LAST if stop is None else stop, verify_checksums=True, fill_cache=False
+                )
+            except (plyvel.Error, OSError) as error:
+                raise _failure("reading", self._directory, error) from error
         try:
             while True:
                 with self._lock:
