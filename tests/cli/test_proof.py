@@ -158,7 +158,8 @@ def test_origin_that_no_key_can_be_named_by_is_refused(
     origin: str, peerledger: Runner, peer: str, genesis: Path
 ) -> None:
     done = peerledger(
-        "checkpoint", "export", "8", "--note", "--genesis", genesis, "--origin", origin, "--rest", peer, "--channel", CHANNEL
+        "checkpoint", "export", "8", "--note", "--genesis", genesis, "--origin", origin,
+        "--rest", peer, "--channel", CHANNEL,
     )  # fmt: skip
     assert done.status == 2
     assert "origin: key name" in done.stderr
