@@ -8,10 +8,10 @@ from starlette.testclient import TestClient
 from ledger.interfaces.rest.app import create_app
 from ledger.interfaces.rest.ports import BackupState, BackupStatus
 from ledger.storage.backup import FORMAT, BackupFile, Manifest
-from tests.kit.rest_node import BASE, CHANNEL, GOOD_TOKEN, MEMBER_TOKEN, MemoryNode, make_node
+from tests.kit.rest_node import CHANNEL, GOOD_TOKEN, MEMBER_TOKEN, MemoryNode, make_node
 
 BEARER = {"Authorization": f"Bearer {GOOD_TOKEN}"}
-PATH = f"{BASE}/backup"
+PATH = f"/v1/channels/{CHANNEL}/backup"
 MADE = Manifest(
     FORMAT,
     "0.1.0",
