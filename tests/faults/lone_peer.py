@@ -18,13 +18,14 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
+from ledger.core.channel_config import Bundle
 from ledger.core.checkpoint import CheckpointMessage, CheckpointProof
 from ledger.core.checkpoint_proof import Scope
 from ledger.core.names import BlockNumber, ChannelId
 from ledger.core.outcome import Outcome
-from ledger.node.ledgers import Rejudge, bundle_of, check_genesis
+from ledger.node.ledgers import Rejudge, bundle_of, check_genesis, open_ledger
 from ledger.node.rules import genesis_bundle, make_rules
-from ledger.services.committer import Committer
+from ledger.services.committer import Committer, Rules
 from ledger.services.pruning import PruningMode, PruningService, PruningSettings
 from ledger.storage.checkpoints import CheckpointStore
 from ledger.storage.engine import OpenEngine
@@ -119,17 +120,14 @@ class LonePeer:
     def start(self) -> None:
         """Open everything, and do what a start does."""
         self._tell("step", name="open")
-        rules, first = make_rules(self._verifiers), genesis_bundle(blocks()[0])
-        store = self._store = LedgerStore.open(
-            self.data, ChannelId(CHANNEL), chk=CHK, open_engine=self._open_engine, files=self._files
-        )
-        check_genesis(store, blocks()[0])
-        if store.pending_count:
-            self._tell("step", name="recommit")
-            store.recommit(Rejudge(bundle_of(store, first), rules))
-        self.committer = Committer(
-            store, bundle_of(store, first), rules, workers=self._preparers, on_committed=self._committed
-        )
+        rules = make_rules(self._verifiers)
+        if self._files is None and self._open_engine is LevelDbEngine:
+            ledger = open_ledger(self.data, blocks()[0], rules, chk=CHK)
+            store, bundle = ledger.store, ledger.bundle
+        else:
+            store, bundle = self._watched(rules)
+        self._store = store
+        self.committer = Committer(store, bundle, rules, workers=self._preparers, on_committed=self._committed)
         self._records = CheckpointStore(store.records_directory, ChannelId(CHANNEL), self._files)
         settings = PruningSettings(PruningMode.AUTO, CHK, archive_directory=self.archive)
         self.pruning = PruningService(
@@ -142,6 +140,21 @@ class LonePeer:
         if latest is not None:
             self._prune(latest.statement.number)
         self.agree()
+
+    def _watched(self, rules: Rules) -> tuple[LedgerStore, Bundle]:
+        """Open the ledger as a node does, on files and a database that a test watches."""
+        first = genesis_bundle(blocks()[0])
+        store = LedgerStore.open(
+            self.data, ChannelId(CHANNEL), chk=CHK, open_engine=self._open_engine, files=self._files
+        )
+        try:
+            check_genesis(store, blocks()[0])
+            if store.pending_count:
+                store.recommit(Rejudge(bundle_of(store, first), rules))
+            return store, bundle_of(store, first)
+        except BaseException:
+            store.close()
+            raise
 
     def agree(self) -> None:
         """Make every captured checkpoint valid that is above the latest valid one."""
