@@ -75,16 +75,20 @@ def all_faults(calls: Sequence[Call]) -> list[Fault]:
 
 
 def sample(calls: Sequence[Call]) -> list[Fault]:
-    """Choose, of each kind of call at each step, in the database and outside of it, one for each of two faults."""
+    """Choose, of each kind of call at each step, in the database and outside of it, an error and a kill by turn.
+
+    Outside of the database, which has a recovery of its own, the calls that change something get both.
+    """
     groups = defaultdict[tuple[str, str, bool, bool], list[Call]](list)
     for call in calls:
         groups[call.step, call.name, "/db/" in call.path, call.creates].append(call)
     chosen = []
-    for turn, group in enumerate(groups.values()):
+    for turn, ((_, _, in_database, _), group) in enumerate(groups.items()):
         kinds = faults_of(group[0])
         errors = [kind for kind in kinds if kind != "kill"]
-        chosen.append(Fault(group[turn % len(group)], errors[turn % len(errors)]))
-        if "kill" in kinds:
+        if not (in_database and turn % 2 and "kill" in kinds):
+            chosen.append(Fault(group[turn % len(group)], errors[turn % len(errors)]))
+        if "kill" in kinds and (turn % 2 or not in_database):
             chosen.append(Fault(group[(turn + len(group) // 2) % len(group)], "kill"))
     return chosen
 

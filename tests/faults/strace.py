@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,21 +92,19 @@ class Driver:
 
     def live(self, strace: str, folder: Path, *options: str) -> Life:
         """Let a peer live under strace; its log is in `trace`."""
-        process = self._begin("live", folder)
-        tracer = subprocess.Popen(
-            [strace, "-f", "-y", "-s", "80", "-o", str(folder / "trace"), "-p", str(process),
-             "-e", "trace=" + ",".join(f"?{name}" for name in CALLS), *options],
-            stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        assert tracer.stderr is not None
-        first = tracer.stderr.readline()
-        while first and "attached" not in first:
-            first += tracer.stderr.readline()
+        process, said = self._begin("live", folder), folder / "strace"
+        with said.open("w") as errors:
+            tracer = subprocess.Popen(
+                [strace, "-f", "-y", "-s", "80", "-o", str(folder / "trace"), "-p", str(process),
+                 "-e", "trace=" + ",".join(f"?{name}" for name in CALLS), *options],
+                stderr=errors,
+            )  # fmt: skip
+        while "attached" not in said.read_text():
+            assert tracer.poll() is None, f"strace could not attach: {said.read_text()}"
+            time.sleep(0.002)
         (folder / "go").touch()
-        threading.Thread(target=tracer.stderr.read, daemon=True).start()
         life = self._ended(process, folder)
         tracer.wait(LIFE_SECONDS_MAX)
-        assert "attached" in first, f"strace could not attach: {first}"
         hit = life.status == -9 or "(INJECTED)" in (folder / "trace").read_text()
         return Life(life.status, life.told, life.crash, hit)
 

@@ -83,10 +83,10 @@ def lost_by(wanted: dict[int, list[str]]) -> Iterator[str]:
 def test_power_cut_costs_nothing_that_was_told() -> None:
     """Goal: rule 4 of the design.  Method: of each kind of step that leaves something open, one; the ways by turn."""
     _, steps = undisturbed()
-    groups: dict[tuple[str, str], list[int]] = {}
-    for number, (doing, kind, open_ended) in enumerate(steps):
+    groups: dict[str, list[int]] = {}
+    for number, (doing, _, open_ended) in enumerate(steps):
         if open_ended:
-            groups.setdefault((doing, kind), []).append(number)
+            groups.setdefault(doing, []).append(number)
     wanted: dict[int, list[str]] = {}
     for turn, numbers in enumerate(groups.values()):
         wanted.setdefault(numbers[turn % len(numbers)], []).append(WAYS[turn % len(WAYS)])
