@@ -6,7 +6,7 @@ STAMP := .venv/.synced
 
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup demo test check bench protos clean
+.PHONY: help setup demo test check bench faults protos clean
 .DEFAULT_GOAL := help
 
 help:  ## Show the targets.
@@ -35,6 +35,10 @@ test: check  ## Everything but what is marked slow.
 
 bench: setup  ## The commit path against the bare signature checks; writes build/bench.json.
 	$(BIN)/python -m bench
+
+faults: setup  ## Fail every system call of a peer's life in turn, cut its power at every step; writes the table of docs/faults.md.
+	$(BIN)/python -m tests.faults.campaign
+	$(BIN)/pytest -m "faults and slow" -q
 
 protos: setup  ## Generate ledger/wire/ledger_v1 from protos/.
 	$(BIN)/python -m grpc_tools.protoc -Iledger/wire/ledger_v1=protos/ledger/v1 --python_out=. --grpc_python_out=. protos/ledger/v1/*.proto
