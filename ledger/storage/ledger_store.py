@@ -229,6 +229,7 @@ class LedgerStore(LedgerReading):
                 self.finish_group()
                 progress(done)
         self.finish_group()
+        progress(done)
         self._captures = self._files.is_boundary
         self._pending = []
         return done

@@ -63,6 +63,9 @@ class Survey:
     cut_bytes: int
     """Bytes behind the last whole block."""
 
+    prune_point: int
+    """Highest block whose bodies may be gone; -1 for none."""
+
     anchor: CheckpointProof | None
     """The newest proved checkpoint among the whole blocks."""
 
@@ -139,7 +142,7 @@ def rebuild(
             old = _OldDatabase(directory / DATABASE)  # Its own lock holds while it is open.
             stack.callback(old.close)
             survey = look(directory, channel, files, old.height)
-            if survey.height < survey.once and not may_cut:
+            if survey.height < survey.once and (not may_cut or survey.height <= survey.prune_point):
                 raise StorageDamaged(_what_is_missing(directory, survey))
             new = begin_new(directory)
         open_engine: OpenEngine = lambda _: LevelDbEngine(new)  # noqa: E731
@@ -208,6 +211,7 @@ def look(directory: Path, channel: ChannelId, files: Files, once: int) -> Survey
         height=height,
         once=max(once, height, prune_point + 1, *seen),
         cut_bytes=cut,
+        prune_point=prune_point,
         anchor=proofs[max(below)] if below else None,
         proofs={number: proofs[number].statement.vblock_hash for number in below},
         latest=latest.statement.number if latest is not None else -1,
@@ -266,11 +270,15 @@ def _interval_of(segments: BlockFiles) -> int:
 
 
 def _what_is_missing(directory: Path, survey: Survey) -> str:
+    way_out = (
+        "Restore a backup, or join again"
+        if survey.height <= survey.prune_point
+        else "Restore a backup; or run `peerledger rebuild` with `--cut`, which keeps the whole blocks, and the next start"
+        " fetches the others from the orderers"
+    )
     return (
         f"{directory} held {survey.once} blocks or more, and {survey.height} are whole: behind these something is"
-        f" damaged or missing ({survey.cut_bytes} bytes of kept segments follow). Nothing was changed. Restore a"
-        " backup; or run `peerledger rebuild` with `--cut`, which keeps the whole blocks, and the next start fetches"
-        " the others from the orderers"
+        f" damaged or missing ({survey.cut_bytes} bytes of kept segments follow). Nothing was changed. {way_out}"
     )
 
 

@@ -170,6 +170,21 @@ def test_whole_blocks_behind_a_damaged_one_are_not_given_up_unasked(tmp_path: Pa
     assert after["summaries"] == before["summaries"][:10]  # type: ignore[index]
 
 
+def test_blocks_below_the_prune_point_are_not_cut_even_if_asked(tmp_path: Path) -> None:
+    """Goal: no ledger is left that begins behind its own end (P5): its pruned blocks are nowhere else."""
+    folder = pruned(tmp_path)
+    (path,) = (folder.channel / "kept").iterdir()
+    store = folder.open()
+    place = store._row(BlockNumber(PRUNE_POINT)).kept
+    store.close()
+    data = bytearray(path.read_bytes())
+    data[place.offset + place.length // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(StorageDamaged, match="Restore a backup, or join again"):
+        run(folder, may_cut=True)
+    assert path.read_bytes() == bytes(data)
+
+
 def test_a_torn_tail_that_was_never_committed_is_cut_without_a_question(tmp_path: Path) -> None:
     folder = agreed(tmp_path)
     expected = contents(folder)
