@@ -12,7 +12,8 @@ scratch ledger beside it. Levels, each with what it checked and what it could no
 - *checkpoint*: proofs and prune receipts, see `verify_checkpoints`.
 
 Of a pruned block what is left is checked: `chain` says that its data hash is not, `signatures` that the verdicts on the
-pruned transactions are not; the state is derived all the same. The directory stays as it is, but for what every opening
+pruned transactions are not; the state is derived all the same. That of a ledger which was joined from a checkpoint is
+taken from there instead, see `verify_joined`. The directory stays as it is, but for what every opening
 does: a torn tail is cut, a pruning that was interrupted is finished.
 """
 
@@ -31,6 +32,7 @@ from ledger.node.rejudging import Rejudging
 from ledger.node.rules import genesis_bundle, make_rules
 from ledger.node.verify_chain import ChainCheck
 from ledger.node.verify_checkpoints import CheckpointAudit
+from ledger.node.verify_joined import JoinedStart
 from ledger.node.verify_report import VerifyReport
 from ledger.node.verify_state import check_state, state_root_on_disk
 from ledger.storage.engine_leveldb import LevelDbEngine
@@ -99,7 +101,10 @@ def verify(data: Path, genesis: Path, progress: Progress) -> VerifyReport:
                 rejudging = Rejudging(
                     bundle, rules, workers, scratch, report.levels["signatures"], report.levels["state"]
                 )
-                Verification(store, report, chain, rejudging, scratch, audit, progress).run(Path(folder))
+                start = None
+                if store.joined_at is not None:
+                    start = JoinedStart(store, report, rules, chain, rejudging, scratch, audit)
+                Verification(store, report, chain, rejudging, scratch, audit, progress, start).run(Path(folder))
             finally:
                 audit.close()
                 scratch.close()
@@ -119,6 +124,7 @@ class Verification:
         scratch: The ledger that comes of that.
         audit: Checks checkpoints at their heights.
         progress: Hears how far it is.
+        start: Goes through the first blocks of a joined ledger; None for one that has all from the genesis block on.
     """
 
     def __init__(
@@ -130,6 +136,7 @@ class Verification:
         scratch: ScratchLedger,
         audit: CheckpointAudit,
         progress: Progress,
+        start: JoinedStart | None = None,
     ) -> None:
         """Stand before block 0."""
         self._store = store
@@ -139,6 +146,7 @@ class Verification:
         self._scratch = scratch
         self._audit = audit
         self._progress = progress
+        self._start = start
 
     def run(self, folder: Path) -> None:
         """Check everything and fill in the report; `folder` is for what does not fit into memory."""
@@ -166,7 +174,8 @@ class Verification:
         group: list[Read] = []
         for stored, row in self._readable():
             group.append((stored, row))
-            if len(group) == GROUP_BLOCKS or self._rejudging.ends_group(stored):
+            is_base = self._start is not None and stored.number == self._start.base
+            if len(group) == GROUP_BLOCKS or is_base or self._rejudging.ends_group(stored):
                 yield group
                 group = []
         if group:
@@ -231,6 +240,12 @@ class Verification:
 
     def _check_group(self, group: list[Read], due: frozenset[int]) -> None:
         """Check some blocks, all under one configuration."""
+        if self._start is not None and self._start.covers(group[0][0].number):
+            for stored, row in group:
+                self._chain.check(stored, row)
+                self._start.check(stored, due)
+            self._scratch.flush()
+            return
         rejudging = self._rejudging
         waiting = [] if rejudging.stopped else rejudging.prepare([stored for stored, _ in group])
         for at, (stored, row) in enumerate(group):
@@ -258,7 +273,7 @@ class Verification:
     def _check_state(self, folder: Path) -> Digest:
         """Compare the end state; give the hash of the one on disk."""
         store, level = self._store, self._report.levels["state"]
-        if self._scratch.height == store.height:
+        if self._scratch.height == store.height and (self._start is None or self._start.base is not None):
             roots = self._roots()
             if check_state(store, self._scratch, roots, level, lambda done: self._progress("state", done, None)):
                 return roots.state_hash

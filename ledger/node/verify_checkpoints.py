@@ -21,7 +21,7 @@ from ledger.core.channel_config import Bundle
 from ledger.core.checkpoint import CheckpointProof, CheckpointRoots
 from ledger.core.checkpoint_proof import CheckpointRules, CountedSigner, Scope, check_proof, count_signature
 from ledger.core.errors import InvalidIdentity, MalformedMessage, NotFound, Refused, StorageDamaged
-from ledger.core.names import BlockNumber, verdict_name
+from ledger.core.names import BlockNumber, Digest, verdict_name
 from ledger.core.pruning import PruneReceipt, check_chain, decode_receipt
 from ledger.core.state import Entry, StateKey
 from ledger.node.verify_report import Level
@@ -30,6 +30,7 @@ from ledger.storage.checkpoints import CheckpointStore
 from ledger.storage.ledger_store import LedgerStore
 
 NOT_REACHED = "behind the last block that could be judged"
+STATE_GONE = "chain and signatures are in order, the state at that height is not here any more"
 OWN_POLICY = "good for the peer's own pruning only; that policy is a setting of the peer"
 
 
@@ -92,6 +93,13 @@ class CheckpointAudit:
         proof = self._records.latest_valid if self._records is not None else None
         return None if proof is None else proof.statement.number
 
+    def proved(self) -> tuple[BlockNumber, ...]:
+        """List the heights with a proof that is good for everybody, newest first."""
+        records = self._records
+        if records is None:
+            return ()
+        return tuple(number for number in reversed(records.numbers()) if records.proof(number) is not None)
+
     def heights(self) -> frozenset[int]:
         """List the blocks after which `check_at` is due."""
         found = {receipt.checkpoint.statement.number for receipt in self._receipts}
@@ -136,6 +144,34 @@ class CheckpointAudit:
         divergence = self._records.divergence if self._records is not None else None
         if divergence is not None and divergence.proof.statement.number == number:
             self._check_proof(f"divergence at checkpoint {number}", divergence.proof, roots, bundle, is_local=False)
+
+    def check_signed_at(self, number: BlockNumber, vblock: Digest, vledger_root: Digest, bundle: Bundle) -> None:
+        """Check of a height what does not need the state, which is not here any more: chain and signatures.
+
+        Args:
+            number: The height.
+            vblock: The vBlock hash there.
+            vledger_root: The root of the log there.
+            bundle: The configuration in force after that block.
+        """
+        self._done.add(number)
+        proofs = [(f"checkpoint {number}", proof, scope is Scope.LOCAL) for scope, proof in self._proofs(number)]
+        for receipt in self._receipts:
+            if receipt.checkpoint.statement.number == number:
+                proofs.append((f"prune receipt {receipt.sequence}", receipt.checkpoint, False))
+        for subject, proof, is_local in proofs:
+            said = proof.statement
+            for what, expected, found in (
+                ("vBlock hash", vblock, said.vblock_hash), ("VLedger root", vledger_root, said.vledger_root)
+            ):  # fmt: skip
+                if expected != found:
+                    self._level.fail(f"{subject}: {what}: expected {expected.hex()}, found {found.hex()}")
+            self._level.skip(1, STATE_GONE)
+            try:
+                if not is_local:
+                    check_proof(proof, bundle, CheckpointRules())
+            except Refused as error:
+                self._level.fail(f"{subject}: {error}")
 
     def _check_proof(
         self, subject: str, proof: CheckpointProof, roots: CheckpointRoots, bundle: Bundle, *, is_local: bool
@@ -211,7 +247,8 @@ class CheckpointAudit:
             receipts = sum(receipt.checkpoint.statement.number == number for receipt in self._receipts)
             self._level.skip(len(self._proofs(BlockNumber(number))) + receipts, NOT_REACHED)
         pruned = self._store.prune_point
-        if pruned >= 0 and not self._receipts:
+        joined_at = self._store.joined_at
+        if pruned >= 0 and not self._receipts and (joined_at is None or pruned >= joined_at):
             self._level.fail(f"blocks up to {pruned} were pruned without a receipt")
 
     def close(self) -> None:

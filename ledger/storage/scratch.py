@@ -8,11 +8,12 @@ in, block by block. Blocks are read through an overlay until `flush` writes them
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from ledger.core.names import NEVER, Digest, TxId
+from ledger.core.names import NEVER, BlockNumber, Digest, TxId
 from ledger.core.outcome import Outcome
 from ledger.core.paged_tree import EMPTY, Node, PagedTree
 from ledger.core.state import Entry, StateKey, TxPlace
 from ledger.core.state_tree import path_of, value_hash
+from ledger.core.vblock import Leaf
 from ledger.storage.engine import Batch, Engine, after_prefix
 from ledger.storage.keys import (
     HEX_ID,
@@ -75,6 +76,31 @@ class ScratchLedger:
                 earlier = overlay.ids.get(name) or self._base.get(name) or b""
                 overlay.ids[name] = earlier + place_value(number, index, verdict)
         overlay.height, overlay.commit_hash = number + 1, outcome.commit_hash
+
+    def take_ids(self, leaves: Sequence[Leaf], number: BlockNumber, commit_hash: bytes) -> None:
+        """Take of a block nothing but who used which id: what it did to the state comes with `take_state`."""
+        overlay = self._overlay
+        assert number == overlay.height, "blocks are taken in order"
+        for leaf in leaves:
+            if leaf.tx_id:
+                name = id_key(leaf.tx_id)
+                earlier = overlay.ids.get(name) or self._base.get(name) or b""
+                overlay.ids[name] = earlier + place_value(number, leaf.index, leaf.verdict)
+        overlay.height, overlay.commit_hash = number + 1, commit_hash
+
+    def take_state(self, entries: Iterable[tuple[StateKey, Entry]]) -> None:
+        """Take the whole state after the last block in, where there was none before; `flush` follows."""
+        waiting = iter(entries)
+        while chunk := list(islice(waiting, _CHUNK)):
+            batch = self._engine.batch()
+            for key, entry in chunk:
+                raw = state_key(key)
+                batch.put(raw, entry_value(entry))
+                if entry.expiry != NEVER:
+                    batch.put(expiry_key(entry.expiry, raw), b"")
+            changes = [(path_of(key), value_hash(entry)) for key, entry in chunk]
+            self._root = _move_on(self._engine, self._root, changes, batch)
+            batch.write()
 
     def flush(self) -> Digest:
         """Write what was taken in; return the state root.

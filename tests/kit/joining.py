@@ -1,9 +1,11 @@
 """Peers to join from, behind their real doors, what they say twisted where a test wants it; and a joiner's settings."""
 
 import asyncio
+import atexit
 import contextlib
 import datetime
 import shutil
+import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -18,6 +20,7 @@ from fabric_protos.common import common_pb2
 from fabric_protos.orderer import ab_pb2, ab_pb2_grpc
 
 from ledger.core.checkpoint import CheckpointProof
+from ledger.core.checkpoint_proof import Scope
 from ledger.core.errors import LedgerError
 from ledger.core.names import BlockNumber, ChannelId
 from ledger.interfaces.grpc.joining import JoiningDoor, join_status
@@ -59,12 +62,17 @@ def tls_roots() -> bytes:
 
 @cache
 def honest_folder() -> Path:
-    """The data directory of a peer that was there from the start, its checkpoints valid; to be copied."""
-    import tempfile
-
+    """The data directory of a peer that was there from the start and keeps all its checkpoints; to be copied."""
     folder = Path(tempfile.mkdtemp(prefix="joining-"))
-    ledger = proven.ProvenLedger(folder)
-    ledger.close()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    store = LedgerStore.open(folder / "data", CHANNEL_ID, chk=proven.CHK)
+    store.commit_group(proven.life().outcomes)
+    with CheckpointStore(store.records_directory, CHANNEL_ID) as records:
+        for number in map(BlockNumber, proven.CHECKPOINTS):
+            statement = store.compute_checkpoint(number).statement(CHANNEL_ID)
+            records.record_valid(honest_proof(statement, proven.life().signers[number]), Scope.FULL)
+            store.keep_checkpoint(number)
+    store.close()
     return folder
 
 
