@@ -81,7 +81,7 @@ async def define(network: LocalNetwork) -> None:
 
 async def submit(network: LocalNetwork, *assets: str, organisations: Sequence[str] = ()) -> list[str]:
     """Create assets, one block each; give the ids of the transactions, whatever becomes of them."""
-    found = []
+    found: list[str] = []
     async with connect(network.settings(FIRST)["grpc_listen"], network.signer(1), network.peer_tls(1)) as gateway:
         contract = gateway.network("demo").contract("assets")
         for asset in assets:
