@@ -1,22 +1,33 @@
-"""How is a channel's ledger opened?  Finish what a crash left, find the configuration, check the trust root."""
+"""How is a channel's ledger opened?  Finish what a crash left, find the configuration, check the trust root.
 
-from dataclasses import dataclass
+A database that is damaged or gone is made again from the segments here, without being asked: it is derived. All is
+judged again, since why a transaction is invalid stands nowhere else in words. Where the segments are damaged too, or
+hold less than there once was, nothing is changed, and the error says what an operator may do.
+"""
+
+import logging
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ledger.core.channel_config import Bundle
-from ledger.core.errors import InvalidBlock
+from ledger.core.errors import DatabaseDamaged, InvalidBlock
 from ledger.core.hashing import header_hash
 from ledger.core.names import BlockNumber, ChannelId
 from ledger.core.outcome import Outcome
 from ledger.core.state import CONFIG_KEY, LedgerView, public_key
+from ledger.node.rebuild import rebuild
 from ledger.node.rejudging import prepare_stored
 from ledger.node.rules import genesis_bundle
 from ledger.services.committer import Rules
 from ledger.storage.ledger_store import LedgerStore
 from ledger.storage.ledger_values import StoredBlock
+from ledger.storage.new_database import DATABASE, MADE
+from ledger.storage.segments import HEADER_BYTES as KEPT_HEADER_BYTES
 from ledger.wire.block import decode_block
 from ledger.wire.codec import CODEC
 from ledger.wire.config import bundle_from_envelope
+
+log = logging.getLogger("peerledger.ledgers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +52,38 @@ def open_ledger(data: Path, genesis: bytes, rules: Rules, *, chk: int = 100) -> 
     Raises:
         InvalidBlock: The directory holds a channel of that name with another genesis block.
         Conflict: Another process has the directory open.
-        StorageDamaged, StorageFailed: See `LedgerStore.open`.
+        StorageDamaged, StorageFailed: See `LedgerStore.open` and `storage.rebuilding.rebuild`.
     """
+    channel = genesis_bundle(genesis).channel_id
+    try:
+        lost = why_lost(data / "channels" / channel)
+        if lost:
+            raise DatabaseDamaged(lost)
+        return _open(data, genesis, rules, chk=chk)
+    except DatabaseDamaged as error:
+        log.warning("database_damaged", extra={"channel": channel, "reason": str(error)})
+        made = rebuild(data, genesis, check=True, progress=lambda done, total: None).rebuilt
+        log.warning("database_made_anew", extra={"channel": channel, "height": made.height})
+        opened = _open(data, genesis, rules, chk=chk)
+        return replace(opened, recommitted=made.height + opened.recommitted)
+
+
+def why_lost(directory: Path) -> str:
+    """Say why the database of a channel is gone although there are blocks; empty if it is there, or none was yet."""
+    if any((directory / name / "CURRENT").exists() for name in (DATABASE, MADE)):
+        return ""
+    blocks = any(path.stat().st_size > KEPT_HEADER_BYTES for path in (directory / "kept").glob("*.kept"))
+    return f"{directory / DATABASE} is gone" if blocks else ""
+
+
+def _open(data: Path, genesis: bytes, rules: Rules, *, chk: int) -> OpenLedger:
     first = genesis_bundle(genesis)
     store = LedgerStore.open(data, ChannelId(first.channel_id), chk=chk)
     try:
         check_genesis(store, genesis)
         rejudge = Rejudge(bundle_of(store, first), rules)
         recommitted = store.recommit(rejudge) if store.pending_count else 0
+        check_genesis(store, genesis)
         return OpenLedger(store, bundle_of(store, first), recommitted)
     except BaseException:
         store.close()

@@ -66,6 +66,7 @@ from ledger.storage.ledger_values import (
     PruneRecord,
     StoredBlock,
 )
+from ledger.storage.opening_checks import check_database, check_segments
 from ledger.storage.record_log import RecordLog
 from ledger.storage.segment_records import stored_block
 from ledger.storage.segments import Place, Position
@@ -93,6 +94,8 @@ class LedgerStore(LedgerReading):
             new_database.finish(self.directory, files)
             engine = open_engine(self.directory / new_database.DATABASE)
             super().__init__(channel_id, engine, BlockFiles(files, self.directory, chk=chk))
+            check_database(engine, channel_id, self._savepoint)
+            check_segments(self._files, engine, channel_id, self._savepoint)
             self._prunes = RecordLog(self.directory / "records" / "prunes.log", files)
             self._files_verbs = files
             self._checkpoints = CheckpointState(engine, chk)
@@ -104,6 +107,7 @@ class LedgerStore(LedgerReading):
                 last = int.from_bytes(self._prunes.read(len(self._prunes) - 1)[:8], "big")
                 self._prune_point = max(self._prune_point, last)
             self._pending = self._find_pending()
+            self._check_prune_point()
             self._unlink_pruned()
         except BaseException:
             if engine is not None:
@@ -166,6 +170,14 @@ class LedgerStore(LedgerReading):
             bodies = None  # Its file was pruned; the next bodies begin a new one.
         self._files.go_back(Positions(kept, bodies))
         return pending
+
+    def _check_prune_point(self) -> None:
+        blocks = self.height + len(self._pending)
+        if self.height and self._prune_point >= blocks:
+            raise StorageDamaged(
+                f"{self._prunes.path} says that blocks up to {self._prune_point} are pruned, but {self.channel_id} has "
+                f"{blocks} blocks: it is another channel's, or a newer one; restore the file from a copy"
+            )
 
     def _is_pruned(self, file: int) -> bool:
         return self._files.bodies.size(file) < 0 and file <= self._prune_point

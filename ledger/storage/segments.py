@@ -37,6 +37,9 @@ CONTENT_BYTES_MAX = 1 << 31
 NO_END = 2**64 - 1
 
 _HEADER = struct.Struct(">8sQQI")
+HEADER_BYTES = _HEADER.size
+"""Size of a segment without records."""
+
 _FRAME = struct.Struct(">BQQII")
 _CRC = struct.Struct(">I")
 _DICTIONARIES_CACHED = 64
