@@ -22,19 +22,16 @@ Killed anywhere, it begins again with what was checked already, and checks that 
 import asyncio
 import logging
 import shutil
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from ledger.client.joining import JoinClient
 from ledger.client.orderer import OrdererClient
 from ledger.client.tls import ClientTls
 from ledger.core.block import Block, block_hash
 from ledger.core.channel_config import Bundle
-from ledger.core.checkpoint_proof import CheckpointRules, CountedSigner, Scope
+from ledger.core.checkpoint_proof import CheckpointRules, Scope
 from ledger.core.errors import (
     Conflict,
     InvalidBlock,
@@ -42,7 +39,6 @@ from ledger.core.errors import (
     InvalidProof,
     LedgerError,
     PeerUnreachable,
-    Refused,
 )
 from ledger.core.hashing import digest
 from ledger.core.joining import (
@@ -63,7 +59,8 @@ from ledger.node.config import PeerChannel, PeerSettings
 from ledger.node.files import read
 from ledger.node.join_blocks import Heads, fetch_heads, fetch_leaves, leaf_pages
 from ledger.node.join_freshness import Anchor, newest_height
-from ledger.node.join_sources import AnswerFolder, NobodyLeft, Source, Sources, first_of
+from ledger.node.join_sources import AnswerFolder, NobodyLeft, Source, Sources, first_of, in_order
+from ledger.node.join_values import Checked, JoinReport, Trail, Trust, WrongHistory
 from ledger.node.rules import check_block, check_signatures, genesis_bundle
 from ledger.storage.checkpoints import CheckpointStore
 from ledger.storage.files import DirectoryLock
@@ -75,9 +72,6 @@ from ledger.wire.config import config_payload, next_bundle
 from ledger.wire.orderer_metadata import orderer_metadata
 
 log = logging.getLogger("peerledger.join")
-
-AHEAD = 8
-"""Questions about leaves and chunks that are under way, or answered and not yet used, at once."""
 
 OFFER_WAIT_S = 600.0
 """How long a peer may take to cut its state into chunks for the first joiner, where nobody else offers anything."""
@@ -91,76 +85,7 @@ ROUNDS_MAX = 8
 Progress = Callable[[str, int, int | None], None]
 """Hears what is being done, how much of it is, and how much there is."""
 
-Item = TypeVar("Item")
-Asked = TypeVar("Asked")
-
 Offered = tuple[Source, JoinOffer]
-
-
-@dataclass(frozen=True, slots=True)
-class Trust:
-    """A vBlock that is known to be true."""
-
-    number: BlockNumber
-    vblock_hash: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Trail:
-    """Where the config blocks lead."""
-
-    blocks: tuple[Block, ...]
-    """The config blocks, genesis block first."""
-
-    before: Bundle
-    """The configuration before the last of them."""
-
-    after: Bundle
-    """The configuration after it."""
-
-    @property
-    def last(self) -> Block:
-        """The last config block."""
-        return self.blocks[-1]
-
-    def bundle_before(self, number: BlockNumber) -> Bundle:
-        """The configuration before the block at the checkpoint, which may itself be the last config block."""
-        return self.before if self.last.number == number else self.after
-
-
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """A checkpoint of which steps 1 to 6 are done."""
-
-    offer: JoinOffer
-    trail: Trail
-    signers: tuple[CountedSigner, ...]
-    heads: Heads
-    whole: Block
-    """The block at the checkpoint."""
-
-    floor: int
-    """Newest height that is known: below it this peer signs nothing."""
-
-    warnings: tuple[str, ...]
-
-
-@dataclass(slots=True)
-class JoinReport:
-    """What was done."""
-
-    channel: str
-    checkpoint: int
-    vblock_hash: str
-    state_hash: str
-    signers: tuple[str, ...]
-    """Who signed the checkpoint."""
-
-    warnings: tuple[str, ...]
-    """What had to be trusted without a check."""
-
-    sources: dict[str, str] = field(default_factory=dict)
-    """Each source: how many answers it gave, or why it was dropped."""
 
 
 class Joiner:
@@ -502,32 +427,6 @@ class Joiner:
             self._tell("chunks of the state", chunk.index + 1, count)
 
         await in_order(range(count), get, use)
-
-
-class WrongHistory(Refused):
-    """What the members signed is not the history that this peer was told to trust."""
-
-
-async def in_order(
-    items: Iterable[Item], get: Callable[[Item], Awaitable[Asked]], use: Callable[[Asked], None]
-) -> None:
-    """Get some ahead at once, and use them one by one, in order.
-
-    Raises:
-        ExceptionGroup: Of what getting raised.
-    """
-    waiting: deque[asyncio.Task[Asked]] = deque()
-
-    async def one(item: Item) -> Asked:
-        return await get(item)
-
-    async with asyncio.TaskGroup() as group:
-        for item in items:
-            waiting.append(group.create_task(one(item)))
-            if len(waiting) == AHEAD:
-                use(await waiting.popleft())
-        while waiting:
-            use(await waiting.popleft())
 
 
 def checked_chunk(offer: JoinOffer, index: int, answer: bytes) -> StateChunk:

@@ -8,7 +8,8 @@ is taken from there instead of being asked for.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -20,6 +21,12 @@ from ledger.core.errors import Busy, LedgerError, NotFound, PeerUnreachable, Ref
 log = logging.getLogger("peerledger.join")
 
 Checked = TypeVar("Checked")
+
+Item = TypeVar("Item")
+Asked = TypeVar("Asked")
+
+AHEAD = 8
+"""Questions about leaves and chunks that are under way, or answered and not yet used, at once."""
 
 BUSY_S_MAX = 20.0
 """How long a source may say that it can't answer now."""
@@ -226,6 +233,28 @@ class Sources:
         await asyncio.gather(*(one.client.close() for one in self.all))
 
 
+async def in_order(
+    items: Iterable[Item], get: Callable[[Item], Awaitable[Asked]], use: Callable[[Asked], None]
+) -> None:
+    """Get some ahead at once, and use them one by one, in order.
+
+    Raises:
+        ExceptionGroup: Of what getting raised.
+    """
+    waiting: deque[asyncio.Task[Asked]] = deque()
+
+    async def one(item: Item) -> Asked:
+        return await get(item)
+
+    async with asyncio.TaskGroup() as group:
+        for item in items:
+            waiting.append(group.create_task(one(item)))
+            if len(waiting) == AHEAD:
+                use(await waiting.popleft())
+        while waiting:
+            use(await waiting.popleft())
+
+
 def first_of(group: "BaseExceptionGroup[BaseException]") -> BaseException:
     """Give one error of a group: one of ours, if there is one."""
     found: list[BaseException] = []
@@ -239,4 +268,4 @@ def first_of(group: "BaseExceptionGroup[BaseException]") -> BaseException:
     return next((error for error in found if isinstance(error, LedgerError)), found[0])
 
 
-__all__ = ["AnswerFolder", "NobodyLeft", "Source", "Sources", "first_of"]
+__all__ = ["AnswerFolder", "NobodyLeft", "Source", "Sources", "first_of", "in_order"]
