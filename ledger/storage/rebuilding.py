@@ -273,8 +273,8 @@ def _what_is_missing(directory: Path, survey: Survey) -> str:
     way_out = (
         "Restore a backup, or join again"
         if survey.height <= survey.prune_point
-        else "Restore a backup; or run `peerledger rebuild` with `--cut`, which keeps the whole blocks, and the next start"
-        " fetches the others from the orderers"
+        else "Restore a backup; or run `peerledger rebuild` with `--cut`, which keeps the whole blocks, and the next"
+        " start fetches the others from the orderers"
     )
     return (
         f"{directory} held {survey.once} blocks or more, and {survey.height} are whole: behind these something is"
