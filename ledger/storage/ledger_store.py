@@ -69,7 +69,7 @@ from ledger.storage.ledger_values import (
 from ledger.storage.opening_checks import check_database, check_segments
 from ledger.storage.record_log import RecordLog
 from ledger.storage.segment_records import stored_block
-from ledger.storage.segments import Place, Position
+from ledger.storage.segments import Place, Position, damaged
 from ledger.storage.views import Overlay, StoreView
 
 Rejudge = Callable[[StoredBlock, LedgerView], Outcome]
@@ -228,6 +228,9 @@ class LedgerStore(LedgerReading):
                     f"{self.directory} was joined from a checkpoint above block {number} and its database is gone: it "
                     "can't be made again from the segments. Move the folder away and join again"
                 )
+            if number and stored.header.previous_hash != self._begin_group().savepoint.block_hash:
+                path = self._files.kept.path(places.kept.file)
+                raise damaged(path, places.kept.offset, f"block {number} does not follow block {number - 1}")
             outcome = rejudge(stored, self.staged_view())
             if outcome.verdicts != stored.verdicts or outcome.commit_hash != stored.commit_hash:
                 raise StorageDamaged(
