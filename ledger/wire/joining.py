@@ -77,9 +77,7 @@ def decode_offer_question(data: bytes) -> ChannelId:
 def encode_block_question(question: BlockQuestion) -> bytes:
     """Ask for a block or a range."""
     return bytes(
-        pb.BlockRequest(
-            channel=question.channel, number=question.number, last=question.last
-        ).SerializeToString()
+        pb.BlockRequest(channel=question.channel, number=question.number, last=question.last).SerializeToString()
     )
 
 
