@@ -148,7 +148,7 @@ class Runtime:
         try:
             self._authorizer(transaction)(f"{LIFECYCLE}/{function}", transaction.channel_id)
         except Refused as error:
-            return failure(f"Failed to authorize invocation due to failed ACL check: {error}")
+            return failure(f"Failed to authorize invocation due to failed ACL check: {error.subject}")
         config = view.get(public_key("", CONFIG_KEY))
         msp_ids = () if config is None else application_msp_ids(config.value)
         return Lifecycle(simulator, self._msp_id, msp_ids).invoke(transaction.args)

@@ -53,6 +53,9 @@ GROUP_BLOCKS_MAX = 16
 QUEUE_BLOCKS_MAX = 64
 """Blocks that are read ahead of the commit."""
 
+UNAVAILABLE = 500
+"""An orderer's status from here on says that another one may take the envelope."""
+
 PAUSE_S_MIN, PAUSE_S_MAX = 0.1, 5.0
 """Pauses before another orderer is asked."""
 
@@ -184,17 +187,23 @@ class Channel:
             return endorsement_policy(view, self.bundle, chaincode)
 
     async def broadcast(self, envelope: bytes) -> tuple[int, str]:
-        """Send an envelope to an orderer; give its status and text.
+        """Send an envelope to the orderers in turn until one takes or refuses it; give its status and text.
 
         Raises:
             PeerUnreachable: None answered; whether the envelope is ordered is unknown.
         """
+        answer: tuple[int, str] | None = None
         failure: PeerUnreachable | None = None
         for orderer in self._orderers:
             try:
-                return await orderer.broadcast(envelope)
+                answer = await orderer.broadcast(envelope)
             except PeerUnreachable as error:
                 failure = error
+                continue
+            if answer[0] < UNAVAILABLE:
+                return answer
+        if answer is not None:
+            return answer
         raise failure or PeerUnreachable(f"channel {self.channel_id} has no orderer")
 
     # -- the life of the channel
