@@ -62,7 +62,7 @@ def open_ledger(data: Path, genesis: bytes, rules: Rules, *, chk: int = 100) -> 
         return _open(data, genesis, rules, chk=chk)
     except DatabaseDamaged as error:
         log.warning("database_damaged", extra={"channel": channel, "reason": str(error)})
-        made = rebuild(data, genesis, check=True, progress=lambda done, total: None).rebuilt
+        made = rebuild(data, genesis, check=True, chk=chk, progress=lambda done, total: None).rebuilt
         log.warning("database_made_anew", extra={"channel": channel, "height": made.height})
         opened = _open(data, genesis, rules, chk=chk)
         return replace(opened, recommitted=made.height + opened.recommitted)

@@ -179,13 +179,12 @@ class _Copying:
         for name, size in (segments | records).items():
             if size >= 0:
                 self._copy(name, size)
-        prunes = f"records/{PRUNES}"
-        self._copy(prunes, files.size(store.directory / prunes))
+        prune_point = self._copy_prunes()
         _write(files, self._building / GENESIS, genesis)
         self._copied.append(BackupFile(GENESIS, len(genesis), sha256(genesis).hexdigest()))
         for name in FOLDERS:
             files.sync_directory(self._building / name)
-        prune_point = self._read_back(tip.savepoint.height)
+        self._read_back(tip.savepoint.height, prune_point)
         return Manifest(
             format=FORMAT,
             version=version,
@@ -225,11 +224,22 @@ class _Copying:
         self._done += size
         self._progress(min(self._done, self._total), self._total)
 
-    def _read_back(self, height: int) -> int:
-        """See that every block is whole in the copy; give its prune point."""
-        prunes = RecordLog(self._building / "records" / PRUNES, self._files)
+    def _copy_prunes(self) -> int:
+        """Copy the record of prunings, of which one may be written just now; give the prune point of the copy."""
+        source, target = (folder / "records" / PRUNES for folder in (self._store.directory, self._building))
+        copy(self._files, source, target, self._files.size(source), self._tell)
+        prunes = RecordLog(target, self._files)  # Cuts off what was half written.
         prune_point = int.from_bytes(prunes.read(len(prunes) - 1)[:8], "big") if len(prunes) else -1
         prunes.close()
+        for path in target.parent.iterdir():
+            if path.stem == target.stem and path != target:
+                self._files.unlink(path)
+        content = self._files.read(target, 0, self._files.size(target))
+        self._copied.append(BackupFile(f"records/{PRUNES}", len(content), sha256(content).hexdigest()))
+        return prune_point
+
+    def _read_back(self, height: int, prune_point: int) -> None:
+        """See that every block is whole in the copy."""
         copied = BlockFiles(self._files, self._building, chk=1)
         found = sum(1 for _ in copied.whole_blocks(Positions(None, None), 0, prune_point))
         if found != height:
@@ -237,7 +247,6 @@ class _Copying:
                 f"block {found} of {self._store.channel_id} is not whole on the disk; nothing was backed up: run "
                 "`peerledger verify` on the stopped peer"
             )
-        return prune_point
 
 
 def read_manifest(backup: Path) -> Manifest:

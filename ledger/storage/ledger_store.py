@@ -9,7 +9,6 @@ file that is shorter than the savepoint says is damage. The database is derived:
 again from the segments. Pruning is one synced record; what it did not get to unlink goes at the next start.
 """
 
-import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -248,18 +247,6 @@ class LedgerStore(LedgerReading):
         self._captures = self._files.is_boundary
         self._pending = []
         return done
-
-    @classmethod
-    def rebuild(cls, directory: Path, channel_id: ChannelId, rejudge: Rejudge, *, chk: int = 100) -> "LedgerStore":
-        """Drop the database and make it again from the segments; give the open store."""
-        shutil.rmtree(directory / "channels" / channel_id / "db", ignore_errors=True)
-        store = cls.open(directory, channel_id, chk=chk)
-        try:
-            store.recommit(rejudge)
-        except BaseException:
-            store.close()
-            raise
-        return store
 
     # -- committing (one thread)
 

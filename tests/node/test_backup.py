@@ -177,6 +177,22 @@ def test_pruning_waits_for_a_backup_and_one_that_was_decided_before_does_no_harm
     store.close()
 
 
+def test_a_pruning_that_is_half_recorded_is_not_in_the_backup(tmp_path: Path) -> None:
+    """Method: half a record at the end, as it stands there while one is being written."""
+    folder = agreed(tmp_path / "peer")
+    with in_use(folder) as store:
+        with (store.directory / "records" / "prunes.log").open("ab") as file:
+            file.write(b"\0\0\0\x10")
+        assert copy_of(store, tmp_path / "backup").prune_point is None
+    assert sorted(path.name for path in (tmp_path / "backup" / "records").iterdir()) == [
+        "evidence.log",
+        "proofs.log",
+        "prunes.log",
+        "signed.log",
+    ]
+    assert restore(tmp_path / "backup", tmp_path / "elsewhere", quiet).height == HEIGHT
+
+
 def test_a_block_that_is_not_whole_is_not_backed_up_unnoticed(tmp_path: Path) -> None:
     """Goal: no backup of rot (V11).  Method: flip a bit in an old block while the ledger is in use."""
     folder = agreed(tmp_path / "peer")

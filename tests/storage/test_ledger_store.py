@@ -22,6 +22,7 @@ from ledger.node.rules import make_rules
 from ledger.storage.engine import Batch, Engine
 from ledger.storage.ledger_store import LedgerStore
 from ledger.storage.ledger_values import StoredBlock
+from ledger.storage.rebuilding import rebuild
 from ledger.wire.block import decode_block
 from tests.kit.outcomes import genesis_block, judged, recorded_blocks
 from tests.kit.paths import CHANNELS
@@ -424,7 +425,8 @@ def test_rebuild_makes_the_database_again_from_the_segments(tmp_path: Path) -> N
     expected = answers(store)
     store.close()
     (tmp_path / "channels" / MINI.channel_id / "db" / "CURRENT").write_bytes(b"garbage")
-    again = LedgerStore.rebuild(tmp_path, MINI.channel_id, MINI.rejudge, chk=CHK)
+    rebuild(tmp_path, MINI.channel_id, lambda reasons: MINI.rejudge, with_bodies=True, chk=CHK)
+    again = LedgerStore.open(tmp_path, MINI.channel_id, chk=CHK)
     assert answers(again) == expected
     again.close()
 
@@ -439,7 +441,7 @@ def test_stored_verdicts_that_are_not_what_is_judged_now_are_damage(tmp_path: Pa
         return replace(outcome, verdicts=bytes(len(outcome.verdicts))) if stored.number == 9 else outcome
 
     with pytest.raises(StorageDamaged, match=r"block 9 of .* was committed with other verdicts"):
-        LedgerStore.rebuild(tmp_path, MINI.channel_id, otherwise, chk=CHK)
+        rebuild(tmp_path, MINI.channel_id, lambda reasons: otherwise, with_bodies=True, chk=CHK)
 
 
 def test_kept_segments_that_grow_big_are_followed_by_new_ones(
