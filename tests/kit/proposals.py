@@ -53,7 +53,7 @@ class ProposalDraft:
         return replace(self, unique=next(SERIAL), **changes)
 
     def the_nonce(self) -> bytes:
-        return self.unique.to_bytes(24, "big") if self.nonce is None else self.nonce
+        return b"proposal" + self.unique.to_bytes(16, "big") if self.nonce is None else self.nonce
 
     def the_creator(self) -> bytes:
         return self.creator.serialized if self.creator_bytes is None else self.creator_bytes
