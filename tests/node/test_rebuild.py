@@ -13,11 +13,13 @@ from ledger.node.rebuild import Reapply, RebuildReport, rebuild
 from ledger.node.verify import verify
 from ledger.storage.checkpoints import CheckpointStore
 from ledger.storage.files import Files
+from ledger.storage.ledger_store import LedgerStore
 from ledger.storage.new_database import MADE, NEW
 from ledger.storage.rebuilding import rebuild as rebuild_database
 from ledger.wire.block import encode_block
 from tests.kit.channel import CHANNEL, Channel
-from tests.kit.peer_folder import CHECKPOINTS, HEIGHT, PRUNE_POINT, PeerFolder, honest_proof, life
+from tests.kit.outcomes import genesis_block, judged
+from tests.kit.peer_folder import CHECKPOINTS, CHK, HEIGHT, PRUNE_POINT, PeerFolder, honest_proof, life
 from tests.kit.stores import Crash, SteppingFiles, Steps, answers
 
 Make = Callable[[Path], PeerFolder]
@@ -69,6 +71,35 @@ def test_what_is_made_anew_answers_as_before(make: Make, check: bool, tmp_path: 
     assert members["judged_again"] is check
     assert (members["blocks_cut"], members["bytes_cut"]) == (0, 0)
     assert verify(folder.data, folder.genesis, lambda *_: None).ok
+
+
+@pytest.mark.parametrize("name", ["mini", "rich"])
+def test_recorded_channels_are_re_applied_as_they_were_judged(name: str, tmp_path: Path) -> None:
+    """Goal: every kind of transaction, as Fabric recorded them.  Method: commit, rebuild, compare all answers."""
+    recorded = judged(name)
+    store = LedgerStore.open(tmp_path, recorded.channel_id, chk=25)
+    store.commit_group(recorded.outcomes)
+    expected = answers(store)
+    store.close()
+    report = rebuild(tmp_path, genesis_block(name), chk=25, progress=lambda *_: None)
+    assert report.rebuilt.height == len(recorded.outcomes)
+    store = LedgerStore.open(tmp_path, recorded.channel_id, chk=25)
+    assert answers(store) == expected
+    store.close()
+
+
+def test_roots_at_the_tip_are_those_of_the_whole_state_at_every_height(tmp_path: Path) -> None:
+    """Goal: the state hash of backups and rebuilds costs what changed, and is right.  Method: the slow twin."""
+    store = LedgerStore.open(tmp_path, ChannelId(CHANNEL), chk=CHK)
+    for outcome in life().outcomes:
+        store.commit(outcome)
+        assert store.tip().roots == store.roots_now()
+        if outcome.block.number == 2 * CHK + 1:
+            store.compute_checkpoint(BlockNumber(2 * CHK))
+            store.release(BlockNumber(CHK))
+            assert store.tip().roots == store.roots_now()
+        assert store.tip().savepoint.height == store.height
+    store.close()
 
 
 def test_a_database_that_is_gone_costs_only_the_words_of_why(tmp_path: Path) -> None:
