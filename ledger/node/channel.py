@@ -268,18 +268,18 @@ class Channel:
         self.halt(f"storage failed again after a start: {error}")
 
     async def newest_ordered(self) -> int:
-        """Ask the orderers for the number of their newest block.
+        """Ask all orderers for the number of their newest block; give the highest: one of them may lag.
 
         Raises:
             PeerUnreachable: None answered.
         """
-        failure: PeerUnreachable | None = None
-        for orderer in self._orderers:
-            try:
-                return await orderer.newest(self.channel_id, self._signer)
-            except PeerUnreachable as error:
-                failure = error
-        raise failure or PeerUnreachable(f"channel {self.channel_id} has no orderer")
+        asked = [orderer.newest(self.channel_id, self._signer) for orderer in self._orderers]
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        numbers = [one for one in answers if isinstance(one, int)]
+        if numbers:
+            return max(numbers)
+        failures = "; ".join(str(one) for one in answers) or "it has none"
+        raise PeerUnreachable(f"no orderer of channel {self.channel_id} answered: {failures}")
 
     def _stop(self, reason: str) -> None:
         self.halted_because = reason
