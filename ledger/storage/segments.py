@@ -344,8 +344,8 @@ class _Dictionary:
 def damaged(path: Path, offset: int, what: str) -> StorageDamaged:
     """Say which record of which file is not what was written, and what to do about it."""
     return StorageDamaged(
-        f"{path} is damaged: record at {offset}: {what}; stop the peer and run `peerledger rebuild --cut`, which cuts to the"
-        " last whole block and fetches the rest"
+        f"{path} is damaged: record at {offset}: {what}; stop the peer and run `peerledger rebuild --cut`, which cuts"
+        " to the last whole block and fetches the rest"
     )
 
 
