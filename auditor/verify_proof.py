@@ -1268,7 +1268,8 @@ def words(verified):
     ]
     if kind == "rejection":
         lines.append("Not proved: who sent the envelope. A claimed id proves nothing about the sender.")
-    return "\n".join(lines)
+    # Names and ids were chosen by somebody: they get no control over your terminal.
+    return "\n".join("".join(letter if letter.isprintable() else "?" for letter in line) for line in lines)
 
 
 def main():
@@ -1280,7 +1281,7 @@ def main():
     try:
         found = verify(asked.proof.read(), asked.genesis.read())
     except Refused as refusal:
-        print(json.dumps({"holds": False, "reason": str(refusal)}) if asked.json else f"REFUSED: {refusal}")
+        print(json.dumps({"holds": False, "reason": str(refusal)}) if asked.json else f"REFUSED: {str(refusal)!a:.500}")
         return 1
     print(json.dumps({"holds": True, **found}, indent=1) if asked.json else words(found))
     return 0

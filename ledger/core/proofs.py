@@ -454,7 +454,12 @@ def in_words(verified: Verified) -> tuple[tuple[str, ...], tuple[str, ...]]:
     )
     not_proved.append(f"That block {number} is recent, or what the configuration and the ledger are after it.")
     not_proved.append("When anything happened by the clock: blocks carry no agreed time.")
-    return tuple(proved), tuple(not_proved)
+    return tuple(map(_printable, proved)), tuple(map(_printable, not_proved))
+
+
+def _printable(sentence: str) -> str:
+    """Leave out what would control a terminal: ids and names were chosen by somebody."""
+    return "".join(letter if letter.isprintable() else "?" for letter in sentence)
 
 
 def _claimed(facts: Mapping[str, object]) -> str:
