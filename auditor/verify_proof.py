@@ -1268,8 +1268,12 @@ def words(verified):
     ]
     if kind == "rejection":
         lines.append("Not proved: who sent the envelope. A claimed id proves nothing about the sender.")
-    # Names and ids were chosen by somebody: they get no control over your terminal.
-    return "\n".join("".join(letter if letter.isprintable() else "?" for letter in line) for line in lines)
+    return "\n".join(map(printable, lines))
+
+
+def printable(line):
+    """Names and ids were chosen by somebody: they get no control over your terminal."""
+    return "".join(letter if letter.isprintable() else "?" for letter in line)
 
 
 def main():
@@ -1281,7 +1285,11 @@ def main():
     try:
         found = verify(asked.proof.read(), asked.genesis.read())
     except Refused as refusal:
-        print(json.dumps({"holds": False, "reason": str(refusal)}) if asked.json else f"REFUSED: {str(refusal)!a:.500}")
+        print(
+            json.dumps({"holds": False, "reason": str(refusal)})
+            if asked.json
+            else f"REFUSED: {printable(str(refusal))}"
+        )
         return 1
     print(json.dumps({"holds": True, **found}, indent=1) if asked.json else words(found))
     return 0
