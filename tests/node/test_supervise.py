@@ -104,7 +104,9 @@ async def test_stop_ends_every_child_also_one_that_does_not_listen(network: Call
     watched.supervisor.stop()
     assert await asyncio.wait_for(running, 5) == ()
     assert not any(map(is_alive, pids))
-    assert [watched.of(name) for name in ("orderer", "peer0", "deaf")] == [["started", "stopped"]] * 3
+    for name in ("orderer", "peer0", "deaf"):  # On a crowded machine a shell may have ended, and been started again.
+        events = watched.of(name)
+        assert (events[0], events[-1], events.count("stopped")) == ("started", "stopped", 1)
     assert list((watched.directory / "run").iterdir()) == []
 
 
