@@ -21,6 +21,7 @@ from typing import NamedTuple, Protocol
 
 from ledger.core.names import ZERO_DIGEST, Digest
 from ledger.core.state_tree import StateLeaf, StateProof, bit_at
+from ledger.core.tree_descent import LEVELS, Branch, Hidden, Place, Subtree, child, contains, grown
 
 LEAVES_MAX = 8
 """Leaves that a page holds at most."""
@@ -122,7 +123,34 @@ class PagedTree:
             leaves = near
         if not leaves:
             return StateProof(tuple(siblings), None)
-        return StateProof(tuple(siblings), StateLeaf(leaves[0][:_PATH_BYTES], Digest(leaves[0][_PATH_BYTES:])))
+        return StateProof(tuple(siblings), _leaf_of(leaves[0]))
+
+    def shown(self, place: Place) -> Subtree:
+        """Show `LEVELS` levels of the tree below a place; pages of leaves are shown to their end."""
+        path, node, depth, group, slot = place.path, self.root, 0, bytearray(), 0
+        while node.leaf_count == SPLIT and depth < place.depth:
+            if depth % GROUP_LEVELS == 0:
+                group, slot = self._group(path, depth), 1
+            slot = 2 * slot + bit_at(path, depth)
+            node = _node_at(group, slot)
+            depth += 1
+        if node.leaf_count != SPLIT:
+            leaves = [_leaf_of(raw) for raw in self._leaves(node, path, depth)]
+            return grown([leaf for leaf in leaves if contains(place, leaf.path)], place.depth)
+        return self._shown(node, place, group, slot, place.depth + LEVELS)
+
+    def _shown(self, node: Node, place: Place, group: bytearray, slot: int, bottom: int) -> Subtree:
+        if node.leaf_count != SPLIT:
+            return grown([_leaf_of(raw) for raw in self._leaves(node, place.path, place.depth)], place.depth)
+        if place.depth == bottom:
+            return Hidden(Digest(node.hash))
+        if place.depth % GROUP_LEVELS == 0:
+            group, slot = self._group(place.path, place.depth), 1
+        left, right = (
+            self._shown(_node_at(group, 2 * slot + side), child(place, side), group, 2 * slot + side, bottom)
+            for side in (0, 1)
+        )
+        return Branch(left, right)
 
     def _update(self, node: Node, depth: int, group: bytearray, slot: int, low: int, high: int) -> Node:
         """Apply changes `[low, high)` to a node, which is `slot` of `group`; return the node it becomes."""
@@ -195,9 +223,9 @@ class PagedTree:
             group, slot = bytearray(_GROUP_BYTES), 1
         middle = _middle(leaves, depth)
         sides = []
-        for child, side in ((2 * slot, leaves[:middle]), (2 * slot + 1, leaves[middle:])):
+        for at, side in ((2 * slot, leaves[:middle]), (2 * slot + 1, leaves[middle:])):
             if len(side) > LEAVES_MAX:
-                sides.append(self._split(side[0], depth + 1, group, child, side))
+                sides.append(self._split(side[0], depth + 1, group, at, side))
             elif side:
                 sides.append(self._put_page(side[0], depth + 1, side))
             else:
@@ -266,6 +294,10 @@ class PagedTree:
         """Keep a group up to its last node that is not empty."""
         slots = len(group[:_COUNTS].rstrip(b"\0"))
         self._pages.put(b"g" + page_key(path, depth), bytes(group[: _COUNTS + _HASH_BYTES * slots]) if slots else b"")
+
+
+def _leaf_of(raw: bytes) -> StateLeaf:
+    return StateLeaf(raw[:_PATH_BYTES], Digest(raw[_PATH_BYTES:]))
 
 
 def _node_at(group: bytearray, slot: int) -> Node:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 
 from ledger.client.checkpointing import CheckpointLink
+from ledger.client.comparing import CompareLink
 from ledger.client.tls import ClientTls
 from ledger.core.channel_config import Bundle
 from ledger.core.checkpoint import CheckpointProof, CheckpointRoots
@@ -21,7 +22,12 @@ from ledger.node.channel import Channel
 from ledger.node.clock import now_ms
 from ledger.node.config import Combine, PeerSettings
 from ledger.node.files import read
-from ledger.services.checkpointing import CheckpointingService, CheckpointingSettings
+from ledger.services.checkpointing import (
+    CheckpointingService,
+    CheckpointingSettings,
+    CompareSource,
+    DivergenceFinder,
+)
 from ledger.services.joining import JoinSource
 from ledger.services.pruning import PruningMode, PruningService, PruningSettings
 from ledger.storage.checkpoints import CheckpointStore
@@ -71,7 +77,7 @@ class ChannelSource:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Checkpointing, pruning, what joiners are given, and backups, of one channel."""
+    """Checkpointing, pruning, what other peers are told, and backups, of one channel."""
 
     channel: Channel
     records: CheckpointStore
@@ -79,6 +85,8 @@ class Agreement:
     pruning: PruningService
     joining: JoinSource
     backups: Backups
+    comparing: CompareSource
+    finder: DivergenceFinder
 
     async def follow_heights(self) -> None:
         """Tell checkpointing of every height at which a checkpoint is captured; until cancelled."""
@@ -87,6 +95,7 @@ class Agreement:
             before, height = height, await self.channel.wait_above(height)
             if (before - 1) // self.channel.chk != (height - 1) // self.channel.chk:
                 self.checkpointing.height_captured()
+                await asyncio.to_thread(self.comparing.sweep)
 
     async def run(self) -> None:
         """Agree on checkpoints until cancelled; raises `StorageFailed`, see `Channel.fault`."""
@@ -94,6 +103,7 @@ class Agreement:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.follow_heights())
                 group.create_task(self.checkpointing.run())
+                group.create_task(self.finder.run())
         except* StorageDamaged as damaged:
             self.channel.halt(f"storage of checkpoints: {damaged.exceptions[0]}")
         except* StorageFailed as failed:
@@ -103,16 +113,19 @@ class Agreement:
         """End the work for joiners and the backup under way, and close the records."""
         self.backups.close()
         self.joining.close()
+        self.comparing.close()
         self.records.close()
 
 
 def connect_peers(settings: PeerSettings) -> list[CheckpointLink]:
     """Make ways to the checkpointing services of the other peers; they open when used."""
+    return [CheckpointLink(name, address, tls) for name, address, tls in peer_addresses(settings)]
+
+
+def peer_addresses(settings: PeerSettings) -> list[tuple[str, str, ClientTls]]:
+    """List the other peers: name, address for peers, and whom to trust and what to show there."""
     own, key = read(settings.tls.certificate), read(settings.tls.key)
-    return [
-        CheckpointLink(one.name, one.checkpoint_address, ClientTls(read(one.tls_roots), own, key))
-        for one in settings.peers
-    ]
+    return [(one.name, one.checkpoint_address, ClientTls(read(one.tls_roots), own, key)) for one in settings.peers]
 
 
 def make_agreement(
@@ -133,10 +146,19 @@ def make_agreement(
     def valid(proof: CheckpointProof) -> None:
         pruning.checkpoint_valid(proof.statement.number)
 
+    def diverged(reason: str) -> None:
+        channel.halt(reason)
+        finder.wake()
+
+    source = ChannelSource(channel)
+    finder = DivergenceFinder(
+        channel.store, records, [CompareLink(*one) for one in peer_addresses(settings)], source.bundle_at,
+        executor=executor, metrics=metrics,
+    )  # fmt: skip
     checkpointing = CheckpointingService(
         channel.channel_id,
         signer,
-        ChannelSource(channel),
+        source,
         records,
         connect_peers(settings),
         CheckpointingSettings(
@@ -148,7 +170,7 @@ def make_agreement(
         ),
         executor=executor,
         on_valid=valid,
-        on_diverged=channel.halt,
+        on_diverged=diverged,
         newest_ordered=channel.newest_ordered,
         metrics=metrics,
     )
@@ -169,4 +191,5 @@ def make_agreement(
         channel.store.directory / "serving",
     )  # fmt: skip
     backups = Backups(channel.store, settings.backup_dir)
-    return Agreement(channel, records, checkpointing, pruning, joining, backups)
+    comparing = CompareSource(channel.store, records)
+    return Agreement(channel, records, checkpointing, pruning, joining, backups, comparing, finder)

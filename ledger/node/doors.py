@@ -15,6 +15,7 @@ from ledger.client.endorser import RemoteEndorser
 from ledger.client.tls import ClientTls
 from ledger.core.identity import Msp, MspManager
 from ledger.interfaces.grpc.checkpointing import CheckpointingDoor
+from ledger.interfaces.grpc.comparing import ComparingDoor
 from ledger.interfaces.grpc.endorser import EndorserDoor
 from ledger.interfaces.grpc.gateway import GatewayDoor
 from ledger.interfaces.grpc.joining import JoiningDoor
@@ -91,17 +92,19 @@ def make_door(
 
 
 def make_checkpoint_door(settings: PeerSettings, channels: Channels, stack: ExitStack) -> tuple[grpc.aio.Server, int]:
-    """Build the door for other peers, behind mutual TLS: checkpoints and joining; give it and its port."""
+    """Build the door for other peers, behind mutual TLS: checkpoints, joining, comparing; give it and its port."""
     tls = read_tls(settings.tls.certificate, settings.tls.key, settings.tls.roots)
     server, port = make_mutual_server(settings.checkpoint_listen, tls)
     answering = ThreadPoolExecutor(JOIN_ANSWERS, "join")
     stack.callback(answering.shutdown, cancel_futures=True)
     talkers = Each(channels.agreements, lambda agreement: agreement.checkpointing)
     sources = Each(channels.agreements, lambda agreement: agreement.joining)
+    comparers = Each(channels.agreements, lambda agreement: agreement.comparing)
     server.add_generic_rpc_handlers(
         (
             CheckpointingDoor(channels.opened, talkers).handler(),
             JoiningDoor(channels.opened, sources, answering).handler(),
+            ComparingDoor(channels.opened, comparers, answering).handler(),
         )
     )
     return server, port

@@ -1,6 +1,7 @@
 """How does the REST interface see this peer?  The node's channels in the shape that the door asks for."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from ledger.core.admin_token import check_token
 from ledger.core.checkpoint_proof import describe_global_policy
@@ -36,6 +37,7 @@ class RestChannel:
         self._pruning = agreement.pruning
         self._backups = agreement.backups
         self._records = agreement.records
+        self._finder = agreement.finder
 
     @property
     def ledger(self) -> LedgerReader:
@@ -56,7 +58,7 @@ class RestChannel:
             state = ChannelState.STOPPED if self._channel.halted_because else ChannelState.PAUSED
         return ChannelStatus(
             state=ChannelState.DIVERGED if known.diverged else state,
-            reason=known.diverged or stopped,
+            reason="; ".join(filter(None, (known.diverged, self._finder.text))) or stopped,
             checkpoint_interval_blocks=known.interval_blocks,
             checkpoint_intervals_of_others=known.intervals_of_others,
             latest_valid_checkpoint=known.latest_valid,
@@ -78,6 +80,20 @@ class RestChannel:
     def checkpoint(self, number: BlockNumber) -> CheckpointReport:
         """Return one checkpoint."""
         return report(self._checkpointing.checkpoint(number))
+
+    def divergence(self) -> Mapping[str, Any]:
+        """Say where this peer differs."""
+        divergence = self._records.divergence
+        if divergence is None:
+            raise NotFound(f"this peer did not diverge on channel {self._channel.channel_id}")
+        return {
+            "checkpoint": divergence.computed.number,
+            "reason": self._checkpointing.stopped,
+            "computed": divergence.computed,
+            "agreed": divergence.proof.statement,
+            "found": self._finder.found,
+            "summary": self._finder.text,
+        }
 
     def prune_plan(self, to_block: BlockNumber | None) -> PrunePlan:
         """Say what pruning would do."""
@@ -172,7 +188,8 @@ class RestNode:
             reason = f"following {source}" if source else "no orderer is delivering"
             found.append(ComponentHealth(f"orderer/{name}", bool(source), reason))
             known = self._channels.agreements[name].checkpointing.status()
-            fault = known.diverged or known.failed
+            begins = self._channels.agreements[name].finder.text
+            fault = f"{known.diverged}; {begins}" if known.diverged else known.failed
             agreed = "no checkpoint is valid yet" if known.latest_valid is None else f"valid at {known.latest_valid}"
             found.append(ComponentHealth(f"checkpointing/{name}", not fault, fault or known.silent or agreed))
         failed = sorted(self._channels.failed.copy().items())

@@ -14,7 +14,7 @@ Captured checkpoints that wait for validity are thinned by `is_retained`, a rule
 one merges its interval into the one before.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import islice, pairwise
 from threading import RLock
 from typing import NamedTuple
@@ -27,6 +27,7 @@ from ledger.core.names import BlockNumber, Digest
 from ledger.core.paged_tree import EMPTY, Node, PagedTree
 from ledger.core.state import Entry, StateKey
 from ledger.core.state_tree import StateProof, path_of, value_hash
+from ledger.core.tree_descent import Place, Subtree
 from ledger.storage.engine import Batch, Engine, Snapshot, after_prefix
 from ledger.storage.intervals import Past, changed_keys, delete_interval, intervals, merge_interval
 from ledger.storage.keys import (
@@ -397,6 +398,23 @@ class CheckpointStateView:
         with _Reading(self._engine) as snapshot:
             pages = _PastPages(Past(snapshot, self.roots.number))
             return PagedTree(pages, self._root).prove(path)
+
+    def shown(self, place: Place) -> Subtree:
+        """Show some levels of the tree below a place."""
+        with _Reading(self._engine) as snapshot:
+            pages = _PastPages(Past(snapshot, self.roots.number))
+            return PagedTree(pages, self._root).shown(place)
+
+    def at_paths(self, paths: Collection[bytes]) -> dict[bytes, tuple[StateKey, Entry]]:
+        """Find the entries at paths of the tree: a walk over all entries until each is found."""
+        wanted, found = set(paths), {}
+        entries = self.entries() if wanted else iter(())
+        for key, entry in entries:
+            if (path := path_of(key)) in wanted:
+                found[path] = key, entry
+                if len(found) == len(wanted):
+                    break
+        return found
 
     def close(self) -> None:
         """Let go of the checkpoint; twice is harmless."""

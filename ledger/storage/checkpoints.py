@@ -3,7 +3,8 @@
     signed.log     what we signed, below which height we sign nothing any more, and whether these files were restored
     proofs.log     the proof of every checkpoint that became valid here; the last one of full scope *is* the latest
                    valid checkpoint, so that both move in one durable step
-    evidence.log   pairs of statements by one key at one height, and divergences of this peer from what others agreed on
+    evidence.log   pairs of statements by one key at one height, divergences of this peer from what others agreed on,
+                   and where they begin, as it was found
 
 These files are kept for ever and are never rebuilt: together they are smaller than one segment. Receipts of pruning are
 kept by the store of blocks, in the record that moves the prune point.
@@ -40,7 +41,7 @@ RESTORED = "its records come from a backup, and the orderers have not said yet h
 
 _SIGNED, _FLOOR, _RESTORED, _SPEAK = 1, 2, 3, 4
 _FULL, _LOCAL = 1, 2
-_EQUIVOCATION, _DIVERGENCE, _RESOLVED = 1, 2, 3
+_EQUIVOCATION, _DIVERGENCE, _RESOLVED, _FINDING = 1, 2, 3, 4
 
 
 Said = tuple[Statement, PeerSignature]
@@ -89,6 +90,7 @@ class CheckpointStore:
         self._proofs: dict[tuple[BlockNumber, Scope], int] = {}
         self._latest: dict[Scope, CheckpointProof] = {}
         self._divergence: Divergence | None = None
+        self._finding = b""
         self._load()
 
     # -- what we signed
@@ -230,14 +232,28 @@ class CheckpointStore:
         """
         with self._lock:
             self._evidence_log.append(u8(_DIVERGENCE) + lp(computed.encoded) + encode_proof(proof))
-            self._divergence = Divergence(computed, proof)
+            self._divergence, self._finding = Divergence(computed, proof), b""
+
+    def record_finding(self, finding: bytes) -> None:
+        """Keep what was found of where the divergence begins, opaque here, until it is resolved or more is found.
+
+        Durability: survives a crash on return.
+        """
+        with self._lock:
+            self._evidence_log.append(u8(_FINDING) + finding)
+            self._finding = finding
+
+    @property
+    def finding(self) -> bytes:
+        """What was found last of where the divergence begins; empty if nothing was yet."""
+        return self._finding
 
     def resolve_divergence(self) -> None:
         """Say that the ledger was made again since: the next start compares afresh. The evidence stays."""
         with self._lock:
             if self._divergence is not None:
                 self._evidence_log.append(u8(_RESOLVED))
-                self._divergence = None
+                self._divergence, self._finding = None, b""
 
     @property
     def divergence(self) -> Divergence | None:
@@ -292,10 +308,12 @@ class CheckpointStore:
                 self._see(proof, scope)
             for record in self._evidence_log.records():
                 found = _read_evidence(record)
-                if found is None:
-                    self._divergence = None
+                if record[0] == _FINDING:
+                    self._finding = record[1:]
+                elif found is None:
+                    self._divergence, self._finding = None, b""
                 elif isinstance(found, Divergence):
-                    self._divergence = found
+                    self._divergence, self._finding = found, b""
         except MalformedMessage as error:
             raise StorageDamaged(f"a record under {self._signed_log.path.parent} does not decode: {error}") from error
 
@@ -333,10 +351,12 @@ def _encode_pair(pair: Said) -> bytes:
 
 
 def _read_evidence(record: bytes) -> Equivocation | Divergence | None:
-    """Read a record of evidence; None for the note that a divergence was resolved."""
+    """Read a record of evidence; None for the notes that a divergence was resolved, and where one begins."""
     reader = Reader(record, "evidence record")
     kind = reader.u8()
     found: Equivocation | Divergence | None
+    if kind == _FINDING:
+        return None
     if kind == _RESOLVED:
         found = None
     elif kind == _DIVERGENCE:
@@ -345,7 +365,7 @@ def _read_evidence(record: bytes) -> Equivocation | Divergence | None:
         pairs = [(Statement.decode(reader.lp()), PeerSignature(reader.lp(), reader.lp())) for _ in range(2)]
         found = Equivocation(pairs[0], pairs[1])
     else:
-        raise MalformedMessage("evidence record", rule="kind", expected="1 to 3", found=kind)
+        raise MalformedMessage("evidence record", rule="kind", expected="1 to 4", found=kind)
     reader.done()
     return found
 

@@ -40,6 +40,8 @@ class Metrics:
         )
         self.stopped = gauge("channel_stopped", "1 while the channel commits no more, for whatever reason.")
         self.diverged = gauge("channel_diverged", "1 if a valid checkpoint differs from what this peer computed.")
+        self.divergence_vblock = gauge("divergence_vblock", "First vBlock that differs from the others'; -1 for none.")
+        self.divergence_keys = gauge("divergence_keys", "Keys of the state that were found to differ, 100 at most.")
         self.store_bytes = gauge("store_bytes", "Bytes on disk, by store.", ("channel", "store"))
         self.free_disk_bytes = gauge("free_disk_bytes", "Bytes free where the ledgers lie.", ())
 

@@ -23,7 +23,8 @@ from ledger.core.checkpoint import CheckpointProof
 from ledger.core.checkpoint_proof import Scope
 from ledger.core.errors import LedgerError
 from ledger.core.names import BlockNumber, ChannelId
-from ledger.interfaces.grpc.joining import JoiningDoor, join_status
+from ledger.interfaces.grpc.answers import answer_status
+from ledger.interfaces.grpc.joining import JoiningDoor
 from ledger.interfaces.grpc.server import ServerTls, make_mutual_server, make_server
 from ledger.node.authorities import make_authority
 from ledger.node.config import PeerSettings
@@ -99,7 +100,7 @@ class _Twisted(grpc.GenericRpcHandler):
             try:
                 twisted = twist(method, request, honest) if twist is not None else None
             except LedgerError as error:
-                await context.abort(*join_status(error))
+                await context.abort(*answer_status(error))
                 raise
             return honest if twisted is None else twisted
 

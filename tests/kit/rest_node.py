@@ -9,6 +9,7 @@ import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from typing import Any
 
 from fabric_protos.common import common_pb2
 from google.protobuf.message import DecodeError
@@ -247,6 +248,7 @@ class MemoryChannel:
     before_read: Callable[[], None] = lambda: None
     backup: BackupStatus | None = None
     proofs: Proofs = field(default_factory=NoProofs)
+    diverged: Mapping[str, Any] | None = None
 
     def status(self) -> ChannelStatus:
         self.before_read()
@@ -267,6 +269,11 @@ class MemoryChannel:
             if report.statement.number == number:
                 return report
         raise NotFound(f"no checkpoint is known at block {number}")
+
+    def divergence(self) -> Mapping[str, Any]:
+        if self.diverged is None:
+            raise NotFound("this peer did not diverge")
+        return self.diverged
 
     def prune_plan(self, to_block: BlockNumber | None) -> PrunePlan:
         ledger = self.ledger

@@ -60,6 +60,21 @@ async def show_checkpoint(asked: AskedChannel, number: BlockPath) -> models.Chec
 
 
 @router.get(
+    "/v1/channels/{channel}/divergence",
+    tags=["checkpoints"],
+    summary="Show where this peer differs from the others",
+    responses=problems(NotFound, ChannelStopped, Busy),
+)
+async def show_divergence(asked: AskedChannel) -> models.DivergenceAnswer:
+    """What this peer computed, what others validly agreed on, and where the difference begins.
+
+    The first differing vBlock and the differing keys are found by asking other peers, whose answers are checked; until
+    then `found` is null. Of values only hashes are told. A peer that did not diverge answers "not found".
+    """
+    return await asked.read(lambda: views.divergence_answer(asked.channel.divergence()))
+
+
+@router.get(
     "/v1/channels/{channel}/prune",
     tags=["pruning"],
     summary="Plan a prune (admin)",

@@ -274,6 +274,62 @@ class CheckpointAnswer(CheckpointItem):
     statement: StatementAnswer
 
 
+class DifferingVBlock(Answer):
+    """The first vBlock that differs."""
+
+    number: BlockNo
+    differs: list[str] = Field(description="Which members of its header.", examples=[["valid_count", "tx_root"]])
+    ours: dict[str, Any]
+    theirs: dict[str, Any]
+    transactions: list[dict[str, Any]] = Field(description="Its transactions that differ, the first 20 of them.")
+    more_transactions: bool
+
+
+class DifferingKey(Answer):
+    """A key at which the states differ; of values and metadata only SHA-256."""
+
+    kind: Literal["public", "hashed private data"]
+    namespace: str
+    collection: str
+    key: str = Field(description="The key as hex; of private data its SHA-256.")
+    differs: list[str] = Field(examples=[["value", "version"]])
+    ours: dict[str, Any] | None
+    theirs: dict[str, Any] | None
+
+
+class DifferingState(Answer):
+    """Where the states differ."""
+
+    ours_at: BlockNo
+    theirs_at: int = Field(description="Checkpoint of the other peer's state; a later one where it has moved on.")
+    keys: list[DifferingKey]
+    more: bool = Field(description="There are more keys than are told.")
+
+
+class FoundDivergence(Answer):
+    """Where the divergence begins."""
+
+    checkpoint: BlockNo
+    compared_with: str = Field(description="Name of the peer that answered.")
+    vblock: DifferingVBlock | None = Field(description="Null: the validated ledgers are the same.")
+    state: DifferingState | None = Field(description="Null: the states could not be compared (yet).")
+    state_reason: str
+    questions: int
+    refused: dict[str, str] = Field(description="Peers that could not answer, or lied, with the reason.")
+    summary: str
+
+
+class DivergenceAnswer(Answer):
+    """How this peer differs from what others agreed on."""
+
+    checkpoint: BlockNo
+    reason: str
+    computed: StatementAnswer
+    agreed: StatementAnswer
+    found: FoundDivergence | None = Field(description="Null: it is still being looked for.")
+    summary: str
+
+
 class PrunePlanAnswer(Answer):
     """What pruning would remove and keep."""
 

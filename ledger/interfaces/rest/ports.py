@@ -10,7 +10,7 @@ Errors are those of `core.errors`, each translated in `problems`: `NotFound` wha
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 from ledger.core.checkpoint import PeerSignature, Statement
 from ledger.core.errors import Fault
@@ -222,6 +222,14 @@ class ChannelView(Protocol):
 
         Raises:
             NotFound: None is known at this height.
+        """
+        ...
+
+    def divergence(self) -> Mapping[str, Any]:
+        """Say where this peer differs from the others, as data.
+
+        Raises:
+            NotFound: It does not.
         """
         ...
 

@@ -3,6 +3,7 @@
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from ledger.core.checkpoint import PeerSignature, Statement
 from ledger.core.errors import Fault
@@ -196,6 +197,12 @@ def statement_answer(statement: Statement) -> models.StatementAnswer:
         state_hash=statement.state_hash.hex(),
         encoded=b64encode(statement.encoded).decode(),
     )
+
+
+def divergence_answer(found: Mapping[str, Any]) -> models.DivergenceAnswer:
+    """Show how this peer differs from the others."""
+    statements = {name: statement_answer(found[name]) for name in ("computed", "agreed")}
+    return models.DivergenceAnswer.model_validate({**found, **statements})
 
 
 def plan_answer(plan: PrunePlan) -> models.PrunePlanAnswer:

@@ -1,9 +1,12 @@
 """How do the peers of a channel come to agree on checkpoints?  The driver of the machine in `core.checkpoint_tally`.
 
 `service` computes, signs, and carries out what the machine wants, in an order that survives a crash; `conversations`
-talks to other peers; `values` and `ports` are what both are told and what they need of others.
+talks to other peers; `values` and `ports` are what both are told and what they need of others. Where a peer came to
+something else than the others, `finding` asks them where that begins, and `answering` is what they say.
 """
 
+from ledger.services.checkpointing.answering import CompareSource
+from ledger.services.checkpointing.finding import DivergenceFinder
 from ledger.services.checkpointing.ports import (
     CheckpointSource,
     Line,
@@ -21,6 +24,8 @@ __all__ = [
     "CheckpointingService",
     "CheckpointingSettings",
     "CheckpointingStatus",
+    "CompareSource",
+    "DivergenceFinder",
     "Line",
     "Link",
     "NewestOrdered",
