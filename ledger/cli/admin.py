@@ -24,7 +24,7 @@ def token(action: str, /, *, target: Target = TARGET, signatory: Signatory = SIG
     Use it as: curl -H "Authorization: Bearer $(peerledger admin token prune --network DIR)" …
 
     Args:
-        action: What it allows: prune (to plan it and to apply it), or backup.
+        action: What it allows: prune (to plan it and to apply it), abandon (a checkpoint), or backup.
         target: The peer and channel that it is for.
         signatory: Who signs; the admin of the peer's organisation by default.
     """

@@ -80,6 +80,7 @@ GROUPS = (
         (
             ("list", "ledger.cli.ledger:checkpoint_list", "List checkpoints and what is missing."),
             ("show", "ledger.cli.ledger:checkpoint_show", "Show one checkpoint with its proof."),
+            ("abandon", "ledger.cli.checkpoints:abandon", "Give up a checkpoint that can't become valid."),
             ("divergence", "ledger.cli.divergence:divergence", "Show where a peer that diverged began to differ."),
             ("compare", "ledger.cli.divergence:compare", "Say where two ledgers differ."),
             ("export", "ledger.cli.witness:checkpoint_export", "Check a checkpoint and write it for witnesses."),

@@ -55,6 +55,9 @@ class CheckpointState(StrEnum):
     SUPERSEDED = "superseded"
     """A later checkpoint became valid first."""
 
+    ABANDONED = "abandoned"
+    """An admin gave it up here; nothing more is collected for it, and its state is not kept."""
+
     DIVERGED = "diverged"
     """Others agreed on another statement than this peer computed."""
 
@@ -80,7 +83,7 @@ class CheckpointStatus:
     number: BlockNumber
     state: CheckpointState
     statement: Statement
-    """What this peer computed; where only a proof is left, what the proof says."""
+    """What this peer computed; where only a proof is left, what the proof says; zeros if it was given up before."""
 
     signers: tuple[SignerStatus, ...]
     """Of a valid checkpoint its proof, in order; of a pending one those who count so far."""

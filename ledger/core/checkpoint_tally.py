@@ -11,8 +11,8 @@ left to right; the order is part of the rules:
 What is dropped is named by a rule (design, rule 7): "foreign channel", "early" (more than the bounded memory for
 heights not reached yet takes), "late" (below the latest valid checkpoint), "no checkpoint here", "repeated", "unknown
 identity", "invalid identity", "not a peer", "forged signature", "key counted already", "too many signers",
-"equivocation" (kept as evidence), "diverged". Nothing that one peer sends can stop another: only a checkpoint that
-satisfies the *whole* rule of this peer and differs from what it computed does.
+"equivocation" (kept as evidence), "abandoned" (given up by an admin), "diverged". Nothing that one peer sends can stop
+another: only a checkpoint that satisfies the *whole* rule of this peer and differs from what it computed does.
 """
 
 from collections.abc import Mapping
@@ -108,6 +108,9 @@ class Tally:
     early: Mapping[str, tuple[CheckpointMessage, ...]] = field(default_factory=dict)
     """Messages about heights not reached yet, by source, lower heights first; not judged yet."""
 
+    abandoned: frozenset[BlockNumber] = frozenset()
+    """Heights that were given up: nothing about them is taken in."""
+
     diverged: CheckpointProof | None = None
     """What others agreed on and this peer did not compute; ends the tally."""
 
@@ -141,7 +144,14 @@ class ProofArrived:
     source: str
 
 
-Event = Computed | Arrived | ProofArrived
+@dataclass(frozen=True, slots=True)
+class Abandon:
+    """An admin gives a pending height up."""
+
+    number: BlockNumber
+
+
+Event = Computed | Arrived | ProofArrived | Abandon
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +208,15 @@ class OwnSignatureSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class Abandoned:
+    """A height is given up: make that durable, then let go of its state."""
+
+    number: BlockNumber
+    statement: Statement | None
+    """What this peer computed there, if it did."""
+
+
+@dataclass(frozen=True, slots=True)
 class Dropped:
     """Something was not counted, by which rule."""
 
@@ -207,7 +226,7 @@ class Dropped:
     detail: str = ""
 
 
-Effect = Persist | Send | Counted | Valid | Diverged | Evidence | OwnSignatureSeen | Dropped
+Effect = Persist | Send | Counted | Valid | Diverged | Evidence | OwnSignatureSeen | Abandoned | Dropped
 
 
 def step(tally: Tally, event: Event) -> tuple[Tally, tuple[Effect, ...]]:
@@ -229,6 +248,8 @@ def step(tally: Tally, event: Event) -> tuple[Tally, tuple[Effect, ...]]:
             return _arrived(tally, event)
         case ProofArrived():
             return _proof_arrived(tally, event)
+        case Abandon():
+            return _abandon(tally, event)
         case _:
             assert_never(event)
 
@@ -240,6 +261,8 @@ def _computed(tally: Tally, event: Computed) -> tuple[Tally, tuple[Effect, ...]]
     if tally.newest_computed is not None and number <= tally.newest_computed:
         return tally, ()  # A start computes again what it finds: nothing new.
     tally = replace(tally, newest_computed=number)
+    if number in tally.abandoned:
+        return tally, (_dropped("abandoned", event),)
 
     latest = tally.latest_valid
     if latest is not None and number <= latest.statement.number:
@@ -271,6 +294,8 @@ def _arrived(tally: Tally, event: Arrived) -> tuple[Tally, tuple[Effect, ...]]:
     statement, signed = event.message.statement, event.message.signed
     if statement.channel != tally.settings.channel:
         return tally, (_dropped("foreign channel", event, f"expected {tally.settings.channel}"),)
+    if statement.number in tally.abandoned:
+        return tally, (_dropped("abandoned", event),)
     height = tally.heights.get(statement.number)
     if height is not None:
         height, effects = _count(tally, height, statement, signed, event.source)
@@ -288,6 +313,8 @@ def _proof_arrived(tally: Tally, event: ProofArrived) -> tuple[Tally, tuple[Effe
     number = proof.statement.number
     if proof.statement.channel != tally.settings.channel:
         return tally, (_dropped("foreign channel", event, f"expected {tally.settings.channel}"),)
+    if number in tally.abandoned:
+        return tally, (_dropped("abandoned", event),)
     height = tally.heights.get(number)
     if height is None:
         early = tally.newest_computed is None or number > tally.newest_computed
@@ -314,6 +341,24 @@ def _proof_arrived(tally: Tally, event: ProofArrived) -> tuple[Tally, tuple[Effe
     else:
         tally, decided = _decide(_with_height(tally, height), number)
     return tally, (*effects, *decided)
+
+
+def _abandon(tally: Tally, event: Abandon) -> tuple[Tally, tuple[Effect, ...]]:
+    """Give a height up, unless something rests on it, or its time is over ("not pending")."""
+    number, latest = event.number, tally.latest_valid
+    height = tally.heights.get(number)
+    over = latest is not None and number <= latest.statement.number
+    if over or number in tally.abandoned or (height is not None and height.local is not None):
+        return tally, (_dropped("not pending", event),)
+    heights = {n: one for n, one in tally.heights.items() if n != number}
+    early = {
+        source: kept
+        for source, messages in tally.early.items()
+        if (kept := tuple(message for message in messages if message.statement.number != number))
+    }
+    statement = height.statement if height is not None else None
+    tally = replace(tally, heights=heights, early=early, abandoned=tally.abandoned | {number})
+    return tally, (Abandoned(number, statement),)
 
 
 def _count(
@@ -469,11 +514,15 @@ def _dropped(rule: str, event: Event, detail: str = "") -> Dropped:
             return Dropped(rule, message.statement.number, source, detail)
         case ProofArrived(proof, source):
             return Dropped(rule, proof.statement.number, source, detail)
+        case Abandon(number):
+            return Dropped(rule, number, OWN, detail)
         case _:
             assert_never(event)
 
 
 __all__ = [
+    "Abandon",
+    "Abandoned",
     "Arrived",
     "Computed",
     "Counted",

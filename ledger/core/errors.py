@@ -78,6 +78,10 @@ class PruneRefused(Refused):
     """A prune request above what may be pruned; `expected` names the largest height allowed."""
 
 
+class AbandonRefused(Refused):
+    """A checkpoint that is not given up: it is valid, or its time is over; `found` says which."""
+
+
 class Forbidden(Refused):
     """A caller that is known but not entitled."""
 

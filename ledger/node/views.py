@@ -81,6 +81,10 @@ class RestChannel:
         """Return one checkpoint."""
         return report(self._checkpointing.checkpoint(number))
 
+    def abandon(self, number: BlockNumber) -> CheckpointReport:
+        """Give up a pending checkpoint."""
+        return report(self._checkpointing.abandon(number))
+
     def divergence(self) -> Mapping[str, Any]:
         """Say where this peer differs."""
         divergence = self._records.divergence

@@ -1,6 +1,7 @@
 """Which checkpoints did this peer sign, which does it know to be valid, and who lied?  Three small files.
 
-    signed.log     what we signed, below which height we sign nothing any more, and whether these files were restored
+    signed.log     what we signed, below which height we sign nothing any more, whether these files were restored, and
+                   which heights an admin gave up
     proofs.log     the proof of every checkpoint that became valid here; the last one of full scope *is* the latest
                    valid checkpoint, so that both move in one durable step
     evidence.log   pairs of statements by one key at one height, divergences of this peer from what others agreed on,
@@ -11,7 +12,7 @@ kept by the store of blocks, in the record that moves the prune point.
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -39,7 +40,7 @@ EVIDENCE_MAX = 4096
 RESTORED = "its records come from a backup, and the orderers have not said yet how far it may have signed since"
 """Why a restored peer is silent."""
 
-_SIGNED, _FLOOR, _RESTORED, _SPEAK = 1, 2, 3, 4
+_SIGNED, _FLOOR, _RESTORED, _SPEAK, _ABANDONED = 1, 2, 3, 4, 5
 _FULL, _LOCAL = 1, 2
 _EQUIVOCATION, _DIVERGENCE, _RESOLVED, _FINDING = 1, 2, 3, 4
 
@@ -87,6 +88,7 @@ class CheckpointStore:
         self._signed: dict[BlockNumber, int] = {}
         self._floor = -1
         self._restored = False
+        self._abandoned: dict[BlockNumber, Statement | None] = {}
         self._proofs: dict[tuple[BlockNumber, Scope], int] = {}
         self._latest: dict[Scope, CheckpointProof] = {}
         self._divergence: Divergence | None = None
@@ -174,6 +176,25 @@ class CheckpointStore:
             index = self._signed_log.append(u8(_SIGNED) + encode_message(message))
             self._signed[message.statement.number] = index
 
+    # -- what was given up
+
+    @property
+    def abandoned(self) -> Mapping[BlockNumber, Statement | None]:
+        """The heights that were given up, with what was computed there, where it was."""
+        with self._lock:
+            return self._abandoned.copy()
+
+    def record_abandoned(self, number: BlockNumber, statement: Statement | None) -> None:
+        """Give a height up for good.
+
+        Durability: it is given up after a crash on return.
+        """
+        with self._lock:
+            if number not in self._abandoned:
+                content = b"" if statement is None else statement.encoded
+                self._signed_log.append(u8(_ABANDONED) + u64(number) + lp(content))
+                self._abandoned[number] = statement
+
     # -- what is valid
 
     @property
@@ -209,9 +230,9 @@ class CheckpointStore:
             return None if index is None else self._read_proof(self._proof_log.read(index))[0]
 
     def numbers(self) -> tuple[BlockNumber, ...]:
-        """List every height with a statement of ours or a proof, ascending."""
+        """List every height with a statement of ours or a proof, or that was given up, ascending."""
         with self._lock:
-            return tuple(sorted({number for number, _ in self._proofs} | set(self._signed)))
+            return tuple(sorted({number for number, _ in self._proofs} | set(self._signed) | set(self._abandoned)))
 
     # -- who lied
 
@@ -297,6 +318,9 @@ class CheckpointStore:
                     self._restored = self._restored and record[0] == _FLOOR
                 elif record[0] == _RESTORED:
                     self._restored = True
+                elif record[0] == _ABANDONED:
+                    number, statement_or_none = _read_abandoned(record)
+                    self._abandoned[number] = statement_or_none
                 else:
                     statement = _read_signed(record).statement
                     self._check_channel(statement, self._signed_log)
@@ -343,6 +367,13 @@ def _read_signed(record: bytes) -> CheckpointMessage:
     message = read_message(reader)
     reader.done()
     return message
+
+
+def _read_abandoned(record: bytes) -> tuple[BlockNumber, Statement | None]:
+    reader = Reader(record[1:], "abandoned record")
+    number, content = BlockNumber(reader.u64()), reader.lp()
+    reader.done()
+    return number, Statement.decode(content) if content else None
 
 
 def _encode_pair(pair: Said) -> bytes:

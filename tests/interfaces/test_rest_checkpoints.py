@@ -118,3 +118,23 @@ def test_pruning_again_does_nothing_and_says_so(client: TestClient, node: Memory
 
 def test_a_channel_of_others_is_not_found_even_with_a_token(client: TestClient) -> None:
     assert client.get("/v1/channels/elsewhere/prune", headers=BEARER).status_code == 404
+
+
+def test_an_admin_gives_a_pending_checkpoint_up(client: TestClient, node: MemoryNode) -> None:
+    answer = client.post(f"{BASE}/checkpoints/80/abandon", headers=BEARER)
+    assert (answer.status_code, answer.json()["status"]) == (200, "abandoned")
+    assert node.asked_of == [(GOOD_TOKEN, CHANNEL, "abandon")]
+
+
+def test_a_valid_checkpoint_is_not_given_up_and_the_answer_says_why(client: TestClient) -> None:
+    answer = client.post(f"{BASE}/checkpoints/60/abandon", headers=BEARER)
+    assert answer.status_code == 409
+    assert answer.json()["type"].endswith("abandon-refused")
+    assert (answer.json()["rule"], answer.json()["found"]) == ("pending", "valid")
+    assert client.post(f"{BASE}/checkpoints/61/abandon", headers=BEARER).status_code == 404
+
+
+@pytest.mark.parametrize(("token", "status"), [(None, 401), (FORGED_TOKEN, 401), (MEMBER_TOKEN, 403)])
+def test_only_an_admin_gives_a_checkpoint_up(client: TestClient, token: str | None, status: int) -> None:
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    assert client.post(f"{BASE}/checkpoints/80/abandon", headers=headers).status_code == status

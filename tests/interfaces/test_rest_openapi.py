@@ -81,11 +81,12 @@ def test_operation_ids_are_plain_and_distinct() -> None:
     assert all(re.fullmatch("[a-z_]+", one) for one in ids)
 
 
-def test_only_pruning_asks_for_a_token() -> None:
+def test_only_administration_asks_for_a_token() -> None:
     locked = {(method, path) for method, path, operation in OPERATIONS if operation.get("security")}
     prune = "/v1/channels/{channel}/prune"
     backup = "/v1/channels/{channel}/backup"
-    assert locked == {("get", prune), ("post", prune), ("get", backup), ("post", backup)}
+    abandon = "/v1/channels/{channel}/checkpoints/{number}/abandon"
+    assert locked == {("get", prune), ("post", prune), ("get", backup), ("post", backup), ("post", abandon)}
 
 
 def test_the_docs_page_shows_every_operation_and_loads_nothing() -> None:

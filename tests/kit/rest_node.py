@@ -7,7 +7,7 @@ a test wants to see (a pruned ledger, a stopped channel, a part that hangs) it s
 import asyncio
 import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -16,7 +16,17 @@ from google.protobuf.message import DecodeError
 
 from ledger.core.block import SLOT_COMMIT_HASH, SLOT_VERDICTS, Block
 from ledger.core.checkpoint import CheckpointProof, PeerSignature, Statement
-from ledger.core.errors import Busy, Fault, Forbidden, InvalidIdentity, NotFound, Pruned, PruneRefused, Refused
+from ledger.core.errors import (
+    AbandonRefused,
+    Busy,
+    Fault,
+    Forbidden,
+    InvalidIdentity,
+    NotFound,
+    Pruned,
+    PruneRefused,
+    Refused,
+)
 from ledger.core.hashing import digest, header_hash
 from ledger.core.names import ZERO_DIGEST, BlockNumber, ChannelId, Digest, TxId, TxIndex, Verdict
 from ledger.core.proofs import Proof
@@ -269,6 +279,16 @@ class MemoryChannel:
             if report.statement.number == number:
                 return report
         raise NotFound(f"no checkpoint is known at block {number}")
+
+    def abandon(self, number: BlockNumber) -> CheckpointReport:
+        found = self.checkpoint(number)
+        if found.status is not CheckpointStatus.PENDING:
+            raise AbandonRefused(
+                f"checkpoint {number}", rule="pending", expected="a pending checkpoint", found=found.status.value
+            )
+        given_up = replace(found, status=CheckpointStatus.ABANDONED)
+        self.reports[self.reports.index(found)] = given_up
+        return given_up
 
     def divergence(self) -> Mapping[str, Any]:
         if self.diverged is None:

@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 
 from ledger.core.errors import (
+    AbandonRefused,
     Busy,
     ChannelStopped,
     Forbidden,
@@ -24,6 +25,7 @@ PRUNE_TIMEOUT_MS = 60_000
 """Time for a prune: it goes by the number of files, and an archive is copied before."""
 
 may_prune = admin_only(AdminAction.PRUNE)
+may_abandon = admin_only(AdminAction.ABANDON)
 
 
 @router.get(
@@ -57,6 +59,21 @@ async def show_checkpoint(asked: AskedChannel, number: BlockPath) -> models.Chec
     configuration alone.
     """
     return await asked.read(lambda: views.checkpoint_answer(asked.channel.checkpoint(BlockNumber(number))))
+
+
+@router.post(
+    "/v1/channels/{channel}/checkpoints/{number}/abandon",
+    tags=["checkpoints"],
+    summary="Give up a pending checkpoint (admin)",
+    dependencies=[Depends(may_abandon)],
+    responses=problems(Unauthenticated, Forbidden, NotFound, AbandonRefused, ChannelStopped, Busy),
+)
+async def abandon_checkpoint(asked: AskedChannel, number: BlockPath) -> models.CheckpointItem:
+    """Nothing more is collected for it, and its state is let go of: later checkpoints go on as before.
+
+    Only this peer gives it up. A valid checkpoint, or one below a valid one, is refused.
+    """
+    return await asked.read(lambda: views.checkpoint_item(asked.channel.abandon(BlockNumber(number))))
 
 
 @router.get(

@@ -245,7 +245,7 @@ class CheckpointItem(Answer):
     """A checkpoint and how far it has come."""
 
     number: BlockNo
-    status: Literal["pending", "valid", "local", "superseded", "diverged"]
+    status: Literal["pending", "valid", "local", "superseded", "abandoned", "diverged"]
     signers: list[SignerAnswer]
     missing: list[str] = Field(description="What the policies still ask for.", examples=[["1 signature of Org2MSP"]])
 

@@ -29,6 +29,9 @@ class AdminAction(StrEnum):
     PRUNE = "prune"
     """Plan a prune, and apply it."""
 
+    ABANDON = "abandon"
+    """Give up a checkpoint that can't become valid."""
+
     BACKUP = "backup"
     """Begin a backup, and ask how far it has come."""
 
@@ -69,6 +72,9 @@ class CheckpointStatus(StrEnum):
 
     SUPERSEDED = "superseded"
     """A later checkpoint became valid first; nothing more is collected for this one."""
+
+    ABANDONED = "abandoned"
+    """An admin gave it up here; nothing more is collected for it."""
 
     DIVERGED = "diverged"
     """Others agreed on another statement than this peer computed."""
@@ -222,6 +228,16 @@ class ChannelView(Protocol):
 
         Raises:
             NotFound: None is known at this height.
+        """
+        ...
+
+    def abandon(self, number: BlockNumber) -> CheckpointReport:
+        """Give up a pending checkpoint; again is no change.
+
+        Raises:
+            NotFound: None is known at this height.
+            AbandonRefused: It is valid, or its time is over.
+            PeerUnreachable: Checkpointing is not running at present.
         """
         ...
 

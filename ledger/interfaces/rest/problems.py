@@ -139,6 +139,15 @@ KINDS: tuple[tuple[type[errors.LedgerError], Kind], ...] = (
         ),
     ),
     (
+        errors.AbandonRefused,
+        Kind(
+            "abandon-refused",
+            HTTPStatus.CONFLICT,
+            "This checkpoint is not pending",
+            "Only a checkpoint that waits for signatures, or could not be computed, can be abandoned.",
+        ),
+    ),
+    (
         errors.Conflict,
         Kind(
             "conflict",

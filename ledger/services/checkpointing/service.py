@@ -25,7 +25,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from ledger.core.channel_config import Bundle
-from ledger.core.checkpoint import CheckpointProof
+from ledger.core.checkpoint import CheckpointMessage, CheckpointProof, Statement
 from ledger.core.checkpoint_proof import CheckpointRules, Scope, describe_global_policy
 from ledger.core.checkpoint_status import (
     CheckpointState,
@@ -35,6 +35,8 @@ from ledger.core.checkpoint_status import (
     status_of_proof,
 )
 from ledger.core.checkpoint_tally import (
+    Abandon,
+    Abandoned,
     Computed,
     Counted,
     Diverged,
@@ -50,8 +52,8 @@ from ledger.core.checkpoint_tally import (
     Valid,
     step,
 )
-from ledger.core.errors import NotFound, PeerUnreachable, WorldFailed
-from ledger.core.names import BlockNumber, ChannelId
+from ledger.core.errors import AbandonRefused, NotFound, PeerUnreachable, WorldFailed
+from ledger.core.names import ZERO_DIGEST, BlockNumber, ChannelId
 from ledger.core.policy import extended
 from ledger.services.checkpointing.conversations import Conversations, leaves, log, pending_numbers
 from ledger.services.checkpointing.ports import (
@@ -184,7 +186,10 @@ class CheckpointingService:
         settings = TallySettings(self.channel, self._rules, self._own.identity.serialized, self._own.identity)
         found = self._store.divergence
         return Tally(
-            settings, latest_valid=self._store.latest_valid, diverged=found.proof if found is not None else None
+            settings,
+            latest_valid=self._store.latest_valid,
+            abandoned=frozenset(self._store.abandoned),
+            diverged=found.proof if found is not None else None,
         )
 
     @property
@@ -254,6 +259,8 @@ class CheckpointingService:
         height = self.tally.heights.get(number)
         if height is not None:
             return status_of_height(height, self._rules)
+        if number in self._store.abandoned:
+            return self._abandoned(number, signed)
         for scope, state in ((Scope.FULL, CheckpointState.VALID), (Scope.LOCAL, CheckpointState.LOCAL)):
             proof = self._store.proof(number, scope)
             if proof is not None:
@@ -265,6 +272,54 @@ class CheckpointingService:
         state = CheckpointState.SUPERSEDED if over else CheckpointState.PENDING
         alone = CheckpointProof(signed.statement, (signed.signed,))
         return status_of_proof(alone, self._bundle_or_none(number), state, signed_here=True)
+
+    def _abandoned(self, number: BlockNumber, signed: CheckpointMessage | None) -> CheckpointStatus:
+        """Show a checkpoint that was given up."""
+        known = self._store.abandoned[number] or (signed.statement if signed is not None else None)
+        statement = known or Statement(self.channel, number, ZERO_DIGEST, ZERO_DIGEST, ZERO_DIGEST)
+        alone = CheckpointProof(statement, () if signed is None else (signed.signed,))
+        bundle = self._bundle_or_none(number)
+        return status_of_proof(alone, bundle, CheckpointState.ABANDONED, signed_here=signed is not None)
+
+    def abandon(self, number: BlockNumber) -> CheckpointStatus:
+        """Give up a checkpoint that can't become valid; from any thread but that of the event loop.
+
+        Its state is let go of and nothing more is collected for it, so that later ones go on without it.
+
+        Raises:
+            NotFound: None is known at this height.
+            AbandonRefused: It is valid, or its time is over.
+            PeerUnreachable: Checkpointing is not running at present.
+
+        Durability: it is given up for good on return.
+        """
+        if number not in self._store.abandoned:
+            self._check_pending(number)
+            if self._loop is None or not self._running:
+                raise PeerUnreachable(f"this peer's checkpointing of {self.channel} is not running")
+            asyncio.run_coroutine_threadsafe(self.take(Abandon(number)), self._loop).result()
+        if number not in self._store.abandoned:
+            self._check_pending(number)  # It became valid in that very moment.
+            raise AbandonRefused(f"checkpoint {number}", rule="pending", expected="a pending checkpoint", found="none")
+        return self.checkpoint(number)
+
+    def _check_pending(self, number: BlockNumber) -> None:
+        """Check that a checkpoint may be given up."""
+        latest, divergence = self._store.latest_valid, self._store.divergence
+        found = ""
+        if divergence is not None:
+            found = divergence_text(divergence.computed.number)
+        elif self._store.proof(number) is not None:
+            found = "valid: pruning and proofs rest on it"
+        elif self._store.proof(number, Scope.LOCAL) is not None:
+            found = "valid for this peer's own pruning"
+        elif latest is not None and number <= latest.statement.number:
+            found = f"superseded by checkpoint {latest.statement.number}, which is valid"
+        if found:
+            raise AbandonRefused(f"checkpoint {number}", rule="pending", expected="a pending checkpoint", found=found)
+        known = {*self._store.numbers(), *self.tally.heights, *self._source.captured()}
+        if number not in known:
+            raise NotFound(f"no checkpoint is known at block {number} of channel {self.channel}")
 
     async def proof(self, number: BlockNumber) -> CheckpointProof | None:
         """Return the proof that made a checkpoint valid; None if there is none."""
@@ -310,7 +365,10 @@ class CheckpointingService:
             numbers = await self._in_executor(self._source.captured)
             self._given_up &= set(numbers)
             newest = self.tally.newest_computed
-            todo = [n for n in numbers if (newest is None or n > newest) and n not in self._given_up]
+            if given_up := [number for number in numbers if number in self.tally.abandoned]:
+                await self._in_executor(self._settle)  # A ledger that is made again captures them again.
+            skipped = {*given_up, *self._given_up}
+            todo = [n for n in numbers if (newest is None or n > newest) and n not in skipped]
             for number in todo:
                 await self._compute(number)
             if todo:
@@ -403,6 +461,10 @@ class CheckpointingService:
             case Evidence(first, second):
                 await self._in_executor(self._store.record_equivocation, first, second)
                 self._log(logging.WARNING, "checkpoint_equivocation", first[0].number)
+            case Abandoned(number, statement_or_none):
+                await self._in_executor(self._store.record_abandoned, number, statement_or_none)
+                await self._in_executor(self._source.release, number)
+                self._log(logging.WARNING, "checkpoint_abandoned", number)
             case OwnSignatureSeen(number):
                 await self._in_executor(self._own.seen, number)
             case Dropped(rule, number, source, detail):
@@ -415,14 +477,14 @@ class CheckpointingService:
         self._settle()
 
     def _settle(self) -> None:
-        """Keep the states of the latest valid checkpoints, let go of those below; again and again is harmless."""
+        """Keep the states of the latest valid checkpoints, let go of those below and of those given up; repeatable."""
         latest = self._store.latest_valid
         proofs = (latest, self.proof_for_pruning())
         kept = {proof.statement.number for proof in proofs if proof is not None}
         for number in self._source.captured():
             if number in kept:
                 self._source.keep_checkpoint(number)
-            elif latest is not None and number < latest.statement.number:
+            elif number in self._store.abandoned or (latest is not None and number < latest.statement.number):
                 self._source.release(number)
 
     def _tell_valid(self, proof: CheckpointProof) -> None:
